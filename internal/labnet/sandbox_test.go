@@ -1,0 +1,308 @@
+package labnet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// nestedMain is process 1 of a sandbox that a test starts. Its argument says
+// what it does.
+func nestedMain() int {
+	err := func() error {
+		scratch, err := InitSandbox("/proc/self/exe")
+		if err != nil {
+			return err
+		}
+		switch os.Args[1] {
+		case "exit":
+			code, err := strconv.Atoi(os.Args[2])
+			if err != nil {
+				return err
+			}
+			os.Exit(code)
+		case "wait":
+			return serveUntilTold(scratch)
+		case "serve":
+			return serveOnce(scratch)
+		}
+		return fmt.Errorf("unknown argument %q", os.Args[1])
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// serveOnce builds a network and fetches a page in both families.
+func serveOnce(scratch string) error {
+	n, err := newNetwork()
+	if err != nil {
+		return err
+	}
+	defer n.lan.Close()
+	node := n.nodes[0]
+	if _, err := Start(ProcessConfig{
+		Name: "backend", Command: BackendCommand(node.Name(), testPort),
+		Space: node.Space(), LogFile: filepath.Join(scratch, "log"),
+	}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, vip := range testVIPs() {
+		if err := n.client.SetNeighbour(vip, node.MAC()); err != nil {
+			return err
+		}
+		answer, err := await(ctx, n.client, vip)
+		if err != nil {
+			return err
+		}
+		fmt.Println(answer.Page)
+	}
+	return nil
+}
+
+// serveUntilTold holds a network with a process in it, says so, and waits for
+// SIGTERM.
+func serveUntilTold(scratch string) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	n, err := newNetwork()
+	if err != nil {
+		return err
+	}
+	if _, err := Start(ProcessConfig{
+		Name: "pause", Command: PauseCommand(),
+		Space: n.client.Space(), LogFile: filepath.Join(scratch, "log"),
+	}); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	<-stop
+	return nil
+}
+
+// parentMain is a program that starts a sandbox and waits for its end.
+func parentMain() int {
+	sandbox, err := StartSandbox(SandboxConfig{
+		Role: "labnet-test-init", Args: []string{"wait"}, Stdout: os.Stdout, Stderr: os.Stderr,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code, _ := sandbox.Wait()
+	return code
+}
+
+func TestSandboxOfAnOrdinaryUser(t *testing.T) {
+	var out strings.Builder
+	sandbox, err := StartSandbox(SandboxConfig{
+		Role: "labnet-test-init", Args: []string{"serve"},
+		Stdout: &out, Stderr: &out, UserNamespace: true,
+	})
+	require.NoError(t, err)
+	code, err := sandbox.Wait()
+	require.NoError(t, err)
+	assert.Zero(t, code, out.String())
+	assert.Equal(t, "Hello from node-1, you asked 192.0.2.200.\nHello from node-1, you asked 2001:db8:77::c8.\n", out.String())
+}
+
+func TestSandboxExitStatus(t *testing.T) {
+	for _, want := range []int{0, 7} {
+		sandbox, err := StartSandbox(SandboxConfig{
+			Role: "labnet-test-init", Args: []string{"exit", strconv.Itoa(want)}, Stderr: os.Stderr,
+		})
+		require.NoError(t, err)
+		code, err := sandbox.Wait()
+		require.NoError(t, err)
+		assert.Equal(t, want, code)
+		require.NoError(t, sandbox.Signal(syscall.SIGTERM), "a signal after the end is no error")
+	}
+}
+
+func TestSandboxEnds(t *testing.T) {
+	tests := []struct {
+		name string
+		end  func(s *Sandbox) error
+		code int
+		err  string
+	}{
+		{"when told", func(s *Sandbox) error { return s.Signal(syscall.SIGTERM) }, 0, ""},
+		{"when killed", func(s *Sandbox) error { return s.Signal(syscall.SIGKILL) }, 1, "signal: killed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r, w := io.Pipe()
+			sandbox, err := StartSandbox(SandboxConfig{
+				Role: "labnet-test-init", Args: []string{"wait"}, Stdout: w, Stderr: os.Stderr,
+			})
+			require.NoError(t, err)
+			line, err := bufio.NewReader(r).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "ready\n", line)
+			trace := traceOf(t, sandbox.PID())
+			require.NotEmpty(t, trace.spaces)
+
+			require.NoError(t, tt.end(sandbox))
+			code, err := sandbox.Wait()
+			assert.Equal(t, tt.code, code)
+			if tt.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tt.err)
+			}
+			trace.requireGone(t)
+		})
+	}
+}
+
+// The promise that matters most: not even SIGKILL of the program outside,
+// which can clean nothing up, leaves a process or a namespace.
+func TestKilledProgramLeavesNothing(t *testing.T) {
+	cmd := SelfCommand("labnet-test-parent")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "ready\n", line)
+	trace := traceOf(t, cmd.Process.Pid)
+	require.GreaterOrEqual(t, len(trace.pids), 3, "the program, process 1 and the pause process")
+
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	trace.requireGone(t)
+}
+
+func TestScratchPoint(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"a", "b"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o700))
+	}
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	candidates := []string{filepath.Join(root, "missing"), a, b}
+
+	got, err := scratchPoint(candidates, nil)
+	require.NoError(t, err)
+	assert.Equal(t, a, got)
+	got, err = scratchPoint(candidates, []string{a + "/bin/lab"})
+	require.NoError(t, err)
+	assert.Equal(t, b, got)
+	got, err = scratchPoint(candidates, []string{a + "bc"})
+	require.NoError(t, err)
+	assert.Equal(t, a, got)
+	_, err = scratchPoint(candidates, []string{a, b})
+	require.ErrorContains(t, err, b)
+}
+
+// trace is what a process and its descendants hold at one moment.
+type trace struct {
+	pids   map[string]bool // number and start time
+	spaces map[string]bool // links such as net:[4026532000]
+}
+
+// traceOf collects the processes from root downwards, and the namespaces that
+// they are in or hold open and that this process is not in.
+func traceOf(t *testing.T, root int) trace {
+	t.Helper()
+	tr := trace{pids: map[string]bool{}, spaces: map[string]bool{}}
+	own := linksOf("self")
+	family := map[string]bool{strconv.Itoa(root): true}
+	for grown := true; grown; {
+		grown = false
+		for pid, p := range processes() {
+			if family[p.parent] && !family[pid] {
+				family[pid], grown = true, true
+			}
+		}
+	}
+	for pid, p := range processes() {
+		if !family[pid] {
+			continue
+		}
+		tr.pids[pid+"@"+p.started] = true
+		for link := range linksOf(pid) {
+			if !own[link] {
+				tr.spaces[link] = true
+			}
+		}
+	}
+	return tr
+}
+
+// requireGone waits until no process of the trace runs and no process holds a
+// namespace of it: the kernel takes them down after the last process ended.
+func (tr trace) requireGone(t *testing.T) {
+	t.Helper()
+	var left []string
+	require.Eventually(t, func() bool {
+		left = nil
+		for pid, p := range processes() {
+			if tr.pids[pid+"@"+p.started] {
+				left = append(left, "process "+pid)
+			}
+			for link := range linksOf(pid) {
+				if tr.spaces[link] {
+					left = append(left, link)
+				}
+			}
+		}
+		return len(left) == 0
+	}, 10*time.Second, 10*time.Millisecond, "left behind: %v", left)
+}
+
+type processInfo struct{ parent, started string }
+
+// processes reads /proc/PID/stat of every process that is no zombie.
+func processes() map[string]processInfo {
+	all := map[string]processInfo{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(data), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 19 && fields[0] != "Z" && fields[0] != "X" {
+			all[filepath.Base(filepath.Dir(file))] = processInfo{parent: fields[1], started: fields[19]}
+		}
+	}
+	return all
+}
+
+// linksOf returns the namespaces that a process is in or holds open.
+func linksOf(pid string) map[string]bool {
+	links := map[string]bool{}
+	for _, dir := range []string{"ns", "fd"} {
+		files, _ := filepath.Glob("/proc/" + pid + "/" + dir + "/*")
+		for _, file := range files {
+			link, err := os.Readlink(file)
+			if err != nil {
+				continue
+			}
+			for _, kind := range []string{"net:", "pid:", "mnt:", "user:"} {
+				if strings.HasPrefix(link, kind) {
+					links[link] = true
+				}
+			}
+		}
+	}
+	return links
+}

@@ -75,8 +75,11 @@ func TestDecide(t *testing.T) {
 			name: "a node given twice: any reason excludes, the least is reported",
 			addr: v7,
 			candidates: []Candidate{
-				{Node: "kw-01", Reason: NotMember}, {Node: "kw-01"}, {Node: "kw-01", Reason: LinkDown},
-				{Node: "kw-03"}, {Node: "kw-02"},
+				{Node: "kw-01", Reason: NotMember},
+				{Node: "kw-01"},
+				{Node: "kw-01", Reason: LinkDown},
+				{Node: "kw-03"},
+				{Node: "kw-02"},
 			},
 			want:     kw(2, 3),
 			excluded: map[string]Reason{"kw-01": LinkDown},

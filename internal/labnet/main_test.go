@@ -49,12 +49,12 @@ func runInside(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	scratch, err := InitSandbox(append(os.Args[1:], exe, cwd, os.TempDir())...)
+	inner, err := InitSandbox(append(os.Args[1:], exe, cwd, os.TempDir())...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := os.Setenv("TMPDIR", scratch); err != nil {
+	if err := os.Setenv("TMPDIR", inner.Scratch); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

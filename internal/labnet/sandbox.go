@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -139,30 +141,83 @@ func (s *Sandbox) Wait() (code int, err error) {
 	return s.code, s.err
 }
 
+// Inner is a sandbox as its process 1 sees it.
+type Inner struct {
+	// Scratch is the path of an empty tmpfs, the only place to write files to.
+	Scratch string
+
+	outside *os.Root // the /proc of the machine
+}
+
 // InitSandbox is the first call of a sandbox's process 1. It detaches the
 // mounts from those of the machine, gives the sandbox a /proc of its own where
-// the machine allows it, brings the loopback link up, and mounts an empty tmpfs
-// whose path it returns: the only place to write files to. The paths in keep
-// stay visible, the tmpfs goes elsewhere.
+// the machine allows it, and mounts an empty tmpfs over some directory. The
+// paths in keep stay visible: the tmpfs goes elsewhere.
 //
 // From then on the process exits as soon as the program outside is gone.
-func InitSandbox(keep ...string) (scratch string, err error) {
+func InitSandbox(keep ...string) (*Inner, error) {
 	watchLifeline()
+	outside, err := os.OpenRoot("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("labnet: /proc: %w", err)
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return "", diagnose(os.DirFS("/"), os.Geteuid(), fmt.Errorf("make mounts private: %w", err))
+		return nil, diagnose(os.DirFS("/"), os.Geteuid(), fmt.Errorf("make mounts private: %w", err))
 	}
 	// Without it (a container that hides parts of /proc forbids it) process
 	// numbers in /proc are those of the machine; nothing here depends on them.
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 
-	scratch, err = scratchPoint([]string{"/mnt", "/media", "/srv", "/run", "/var/tmp", "/tmp"}, keep)
+	scratch, err := scratchPoint([]string{"/mnt", "/media", "/srv", "/run", "/var/tmp", "/tmp"}, keep)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := unix.Mount("herald-lab", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=128m"); err != nil {
-		return "", diagnose(os.DirFS("/"), os.Geteuid(), fmt.Errorf("mount tmpfs on %s: %w", scratch, err))
+		return nil, diagnose(os.DirFS("/"), os.Geteuid(), fmt.Errorf("mount tmpfs on %s: %w", scratch, err))
 	}
-	return scratch, nil
+	return &Inner{Scratch: scratch, outside: outside}, nil
+}
+
+// OutsidePID returns the number by which the machine knows the process that
+// the sandbox knows as pid: the one to give to nsenter(1).
+func (in *Inner) OutsidePID(pid int) (int, error) {
+	space, err := os.Readlink("/proc/thread-self/ns/pid")
+	if err != nil {
+		return 0, fmt.Errorf("labnet: %w", err)
+	}
+	entries, err := fs.ReadDir(in.outside.FS(), ".")
+	if err != nil {
+		return 0, fmt.Errorf("labnet: list processes: %w", err)
+	}
+	for _, entry := range entries {
+		number, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if link, err := in.outside.Readlink(entry.Name() + "/ns/pid"); err != nil || link != space {
+			continue // of another namespace, another user's, or just ended
+		}
+		status, err := in.outside.ReadFile(entry.Name() + "/status")
+		if err == nil && innermostPID(string(status)) == pid {
+			return number, nil
+		}
+	}
+	return 0, fmt.Errorf("labnet: process %d of the sandbox is not visible outside", pid)
+}
+
+// innermostPID returns the last number of the line NSpid of a status file:
+// the process number in the innermost namespace.
+func innermostPID(status string) int {
+	for line := range strings.Lines(status) {
+		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(numbers)
+			if len(fields) > 0 {
+				pid, _ := strconv.Atoi(fields[len(fields)-1])
+				return pid
+			}
+		}
+	}
+	return 0
 }
 
 // watchLifeline exits the process at the end of file of the lifeline.

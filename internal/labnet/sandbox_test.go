@@ -22,7 +22,7 @@ import (
 // what it does.
 func nestedMain() int {
 	err := func() error {
-		scratch, err := InitSandbox("/proc/self/exe")
+		inner, err := InitSandbox()
 		if err != nil {
 			return err
 		}
@@ -34,9 +34,9 @@ func nestedMain() int {
 			}
 			os.Exit(code)
 		case "wait":
-			return serveUntilTold(scratch)
+			return serveUntilTold(inner)
 		case "serve":
-			return serveOnce(scratch)
+			return serveOnce(inner.Scratch)
 		}
 		return fmt.Errorf("unknown argument %q", os.Args[1])
 	}()
@@ -78,20 +78,25 @@ func serveOnce(scratch string) error {
 
 // serveUntilTold holds a network with a process in it, says so, and waits for
 // SIGTERM.
-func serveUntilTold(scratch string) error {
+func serveUntilTold(inner *Inner) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	n, err := newNetwork()
 	if err != nil {
 		return err
 	}
-	if _, err := Start(ProcessConfig{
+	pause, err := Start(ProcessConfig{
 		Name: "pause", Command: PauseCommand(),
-		Space: n.client.Space(), LogFile: filepath.Join(scratch, "log"),
-	}); err != nil {
+		Space: n.client.Space(), LogFile: filepath.Join(inner.Scratch, "log"),
+	})
+	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	pid, err := inner.OutsidePID(pause.PID())
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready", pid)
 	<-stop
 	return nil
 }
@@ -154,9 +159,9 @@ func TestSandboxEnds(t *testing.T) {
 			require.NoError(t, err)
 			line, err := bufio.NewReader(r).ReadString('\n')
 			require.NoError(t, err)
-			require.Equal(t, "ready\n", line)
 			trace := traceOf(t, sandbox.PID())
 			require.NotEmpty(t, trace.spaces)
+			requirePausePID(t, line)
 
 			require.NoError(t, tt.end(sandbox))
 			code, err := sandbox.Wait()
@@ -181,13 +186,31 @@ func TestKilledProgramLeavesNothing(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
+	requirePausePID(t, line)
 	trace := traceOf(t, cmd.Process.Pid)
 	require.GreaterOrEqual(t, len(trace.pids), 3, "the program, process 1 and the pause process")
 
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 	trace.requireGone(t)
+}
+
+// requirePausePID reads the line of serveUntilTold: it must give the number by
+// which the pause process is known here.
+func requirePausePID(t *testing.T, line string) {
+	t.Helper()
+	pid, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	require.True(t, ok, line)
+	cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	require.NoError(t, err)
+	assert.Equal(t, pauseRole, strings.TrimRight(string(cmdline), "\x00"))
+}
+
+func TestInnermostPID(t *testing.T) {
+	assert.Equal(t, 5, innermostPID("Name:\tx\nNSpid:\t4711\t23\t5\nNSpgid:\t1\n"))
+	assert.Equal(t, 4711, innermostPID("NSpid:\t4711\n"))
+	assert.Zero(t, innermostPID("Name:\tx\n"))
+	assert.Zero(t, innermostPID("NSpid:\n"))
 }
 
 func TestScratchPoint(t *testing.T) {

@@ -1,0 +1,215 @@
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"regexp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrAddress is wrapped by the errors of SetAddrs for addresses that cannot be
+// announced.
+var ErrAddress = errors.New("announce: bad address")
+
+// An Owner is who wants an address to be announced, such as a service. The
+// package only compares owners.
+type Owner string
+
+// An Advertisement asks to announce an address on behalf of an owner.
+type Advertisement struct {
+	Addr  netip.Addr
+	Owner Owner
+	Links []string // names of links; empty: every link
+}
+
+// Defaults of Config.
+const (
+	DefaultRepeat   = 5
+	DefaultInterval = 1100 * time.Millisecond
+	DefaultRate     = 250_000
+	DefaultResync   = 30 * time.Second
+)
+
+// Config configures an [Announcer]. The zero value is good.
+type Config struct {
+	// Exclude are patterns (package regexp, unanchored) of links that are never
+	// used. Nil means DefaultExclude; an empty list excludes nothing.
+	Exclude []string
+
+	// Repeat is how many rounds of gratuitous frames announce an address, the first
+	// of them at once. Zero means DefaultRepeat.
+	Repeat int
+
+	// Interval is the time between two rounds. Zero means DefaultInterval.
+	Interval time.Duration
+
+	// Refresh announces every address again with one round after this time, give or
+	// take a tenth, for networks whose switches forget MACs faster than their
+	// routers do. Zero means never.
+	Refresh time.Duration
+
+	// Rate bounds the gratuitous frames that a link sends in a second, for each
+	// protocol. Zero means DefaultRate, which announces 10,000 addresses in less
+	// than 100 ms and takes a sixth of the smallest-frame rate of a 1 Gbit/s link.
+	Rate int
+
+	// Resync is how often links are listed even if no change was reported. Zero
+	// means DefaultResync.
+	Resync time.Duration
+
+	// Open gives the links and sockets; Run calls it once and closes what it
+	// returns. Nil means the kernel's, which needs CAP_NET_RAW.
+	Open func() (Network, error)
+
+	// Rand is the source of jitter. Nil means a seeded one.
+	Rand *rand.Rand
+
+	// Logger gets changes of links (Info) and failures that are retried (Warn).
+	// Nil discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	for _, f := range []struct {
+		name string
+		val  int64
+	}{
+		{"Repeat", int64(c.Repeat)},
+		{"Interval", int64(c.Interval)},
+		{"Refresh", int64(c.Refresh)},
+		{"Rate", int64(c.Rate)},
+		{"Resync", int64(c.Resync)},
+	} {
+		if f.val < 0 {
+			errs = append(errs, fmt.Errorf("announce: Config.%s is negative (%d)", f.name, f.val))
+		}
+	}
+	if c.Exclude == nil {
+		c.Exclude = DefaultExclude()
+	}
+	setDefault(&c.Repeat, DefaultRepeat)
+	setDefault(&c.Interval, DefaultInterval)
+	setDefault(&c.Rate, DefaultRate)
+	setDefault(&c.Resync, DefaultResync)
+	if c.Open == nil {
+		c.Open = openKernel
+	}
+	if c.Rand == nil {
+		c.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, errors.Join(errs...)
+}
+
+func setDefault[T comparable](field *T, val T) {
+	var zero T
+	if *field == zero {
+		*field = val
+	}
+}
+
+// An Announcer answers for a set of addresses on the links of a host. Its
+// methods may be called concurrently, before, during and after Run.
+type Announcer struct {
+	cfg     Config
+	exclude *regexp.Regexp
+	log     *slog.Logger
+
+	table    atomic.Pointer[table]
+	counters counters
+	links    atomic.Pointer[[]Link]
+
+	linksChanged chan struct{} // capacity 1, for the user
+	addrsChanged chan struct{} // capacity 1, for Run
+	started      atomic.Bool
+
+	// mu orders changes of the table with changes of the ports, so that each
+	// address is announced once on each port. The packet path never takes it.
+	mu    sync.Mutex
+	ports []*port
+}
+
+// New validates the configuration. It opens nothing; Run does.
+func New(cfg Config) (*Announcer, error) {
+	cfg, err := cfg.withDefaults()
+	exclude, patternErr := compileExclude(cfg.Exclude)
+	if err := errors.Join(err, patternErr); err != nil {
+		return nil, err
+	}
+	a := &Announcer{
+		cfg:          cfg,
+		exclude:      exclude,
+		log:          cfg.Logger,
+		linksChanged: make(chan struct{}, 1),
+		addrsChanged: make(chan struct{}, 1),
+	}
+	a.table.Store(&table{})
+	a.links.Store(new([]Link))
+	return a, nil
+}
+
+// SetAddrs replaces the set of announced addresses. Addresses that are new, or
+// newly allowed on a link, are announced there at once and in a burst; addresses
+// that are gone are no longer answered when SetAddrs returns. It never waits for
+// the network and does nothing if the set is what it was.
+//
+// Several owners may ask for one address: it stays until the last is gone, and
+// is announced on the union of their links. Links that do not exist (yet) are no
+// error; see Links.
+//
+// If an address cannot be announced (not unicast, a zone), the error wraps
+// ErrAddress, names every such address, and the whole set is refused.
+func (a *Announcer) SetAddrs(ads []Advertisement) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.table.Load()
+	next, err := newTable(ads, old)
+	if err != nil {
+		return err
+	}
+	if next.equal(old) {
+		return nil
+	}
+	a.table.Store(next)
+	for _, p := range a.ports {
+		p.announce(next.arrivals(old, p.link.Name))
+	}
+	notify(a.addrsChanged)
+	return nil
+}
+
+// Links returns the links that are in use at the moment, by index. A link that
+// is down, has no carrier, is excluded or otherwise unfit is not among them.
+// It is empty until Run has looked.
+func (a *Announcer) Links() []Link {
+	links := slices.Clone(*a.links.Load())
+	for i := range links {
+		links[i].HardwareAddr = slices.Clone(links[i].HardwareAddr)
+	}
+	return links
+}
+
+// LinksChanged carries a token after the result of Links has changed. It has a
+// capacity of one and is for one receiver.
+func (a *Announcer) LinksChanged() <-chan struct{} { return a.linksChanged }
+
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// linkAttrs describes a link in the log.
+func linkAttrs(l Link) slog.Attr {
+	return slog.Group("link", "name", l.Name, "index", l.Index, "mac", l.HardwareAddr.String())
+}

@@ -1,0 +1,253 @@
+package announce
+
+import (
+	"errors"
+	"iter"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/arp"
+)
+
+// Sizes of batches: what a receive buffer of frames costs is batch times frame.
+const (
+	batchSize    = 64
+	arpFrameSize = 128
+	ndpFrameSize = 1536 // options may fill a solicitation up to the MTU
+)
+
+// A responder serves one protocol on one link over one socket: one goroutine
+// reads questions and answers them, one sends what is queued.
+type responder struct {
+	a        *Announcer
+	protocol Protocol
+	link     string
+	own      mac
+	conn     Conn
+	queue    *queue
+
+	writeFailing sync.Once // warn once in the life of a socket
+	closed       chan struct{}
+	wg           sync.WaitGroup
+}
+
+func startResponder(a *Announcer, l Link, p Protocol, conn Conn) *responder {
+	r := &responder{
+		a: a, protocol: p, link: l.Name, own: l.mac(), conn: conn,
+		queue:  newQueue(a.cfg.Interval),
+		closed: make(chan struct{}),
+	}
+	r.wg.Go(r.read)
+	r.wg.Go(r.send)
+	return r
+}
+
+// close ends both goroutines and waits for them.
+func (r *responder) close() error {
+	close(r.closed)
+	err := r.conn.Close()
+	r.wg.Wait()
+	return err
+}
+
+// mine keeps the entries of this responder's family that its link announces.
+func (r *responder) mine(entries iter.Seq[*entry]) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for e := range entries {
+			if e.addr.Is4() == (r.protocol == ARP) && e.allows(r.link) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// read answers until the socket is closed. Neither a malformed frame nor an
+// error ends it: a link that goes down fails one read, and may come back.
+func (r *responder) read() {
+	size := arpFrameSize
+	if r.protocol == NDP {
+		size = ndpFrameSize
+	}
+	frames := makeFrames(batchSize, size)
+	out := answers{frames: make([][]byte, 0, batchSize), entries: make([]*entry, 0, batchSize), buf: makeFrames(batchSize, arpFrameSize)}
+	failures := 0
+	for {
+		n, err := r.conn.ReadFrames(frames)
+		r.answer(frames[:n], &out)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		r.a.counters.read.Add(1)
+		// Once is normal when a link goes down. What always fails must not burn a core.
+		if failures = min(failures+1, 8); failures == 2 {
+			r.a.log.Warn("cannot read from link, going on", "link", r.link, "protocol", r.protocol.String(), "err", err)
+		}
+		if !r.sleep(time.Millisecond << failures) {
+			return
+		}
+	}
+}
+
+// answers is a batch of replies under construction.
+type answers struct {
+	frames  [][]byte
+	entries []*entry
+	buf     [][]byte
+}
+
+func (r *responder) answer(frames [][]byte, out *answers) {
+	t := r.a.table.Load()
+	out.frames, out.entries = out.frames[:0], out.entries[:0]
+	reply := answerARP
+	if r.protocol == NDP {
+		reply = answerNDP
+	}
+	for _, frame := range frames {
+		i := len(out.frames)
+		b, e, why := reply(out.buf[i][:0], frame, t, r.link, r.own)
+		if e == nil {
+			r.a.counters.drops[why].Add(1)
+			continue
+		}
+		e.requests.Add(1)
+		out.frames, out.entries = append(out.frames, b), append(out.entries, e)
+	}
+	if len(out.frames) == 0 {
+		return
+	}
+	n, err := r.conn.WriteFrames(out.frames)
+	for _, e := range out.entries[:n] {
+		e.replies.Add(1)
+	}
+	if err != nil {
+		r.writeError(err)
+	}
+}
+
+// send announces what is queued until the responder is closed.
+func (r *responder) send() {
+	var (
+		rounds = make([]round, 0, batchSize/2)
+		frames = make([][]byte, 0, batchSize)
+		buf    = makeFrames(batchSize, arpFrameSize)
+		pace   = newPacer(r.a.cfg.Rate)
+		timer  = time.NewTimer(0)
+	)
+	defer timer.Stop()
+	for {
+		var wait time.Duration
+		rounds, wait = r.queue.take(rounds[:0], cap(rounds), time.Now())
+		if len(rounds) == 0 {
+			var due <-chan time.Time
+			if wait >= 0 {
+				timer.Reset(wait)
+				due = timer.C
+			}
+			select {
+			case <-r.closed:
+				return
+			case <-r.queue.wake:
+			case <-due:
+			}
+			continue
+		}
+		live := r.live(rounds)
+		frames = frames[:0]
+		for _, d := range live {
+			frames = r.appendRound(frames, buf, d)
+		}
+		r.write(frames, live)
+		now := time.Now()
+		r.queue.done(live, now)
+		if wait := pace.sent(len(frames), now); wait > 0 && !r.sleep(wait) {
+			return
+		}
+	}
+}
+
+// live keeps the rounds whose address is still held, by the same tenure, and
+// still allowed on this link. The others end here: an address that is gone must
+// not be claimed again.
+func (r *responder) live(rounds []round) []round {
+	t := r.a.table.Load()
+	kept := rounds[:0]
+	var gone []round
+	for _, d := range rounds {
+		if e := t.lookup(d.addr); e != nil && e.tenure == d.tenure && e.allows(r.link) {
+			kept = append(kept, d)
+			continue
+		}
+		d.left = 0
+		gone = append(gone, d)
+	}
+	r.queue.done(gone, time.Time{})
+	return kept
+}
+
+func (r *responder) appendRound(frames, buf [][]byte, d round) [][]byte {
+	if r.protocol == NDP {
+		return append(frames, appendUnsolicited(buf[len(frames)][:0], r.own, d.addr))
+	}
+	for _, op := range []arp.Operation{arp.OperationRequest, arp.OperationReply} {
+		frames = append(frames, appendGratuitousARP(buf[len(frames)][:0], r.own, d.addr, op))
+	}
+	return frames
+}
+
+// write sends gratuitous frames, and waits a little where a queue is full.
+func (r *responder) write(frames [][]byte, rounds []round) {
+	if len(frames) == 0 {
+		return
+	}
+	perRound, sent := len(frames)/len(rounds), 0
+	for try := 0; sent < len(frames); try++ {
+		n, err := r.conn.WriteFrames(frames[sent:])
+		for i := sent; i < sent+n; i++ {
+			rounds[i/perRound].tenure.gratuitous.Add(1)
+		}
+		sent += n
+		if err == nil {
+			continue
+		}
+		if !isQueueFull(err) || try >= 5 || !r.sleep(time.Millisecond) {
+			r.writeError(err)
+			return
+		}
+	}
+}
+
+func (r *responder) writeError(err error) {
+	if errors.Is(err, net.ErrClosed) {
+		return
+	}
+	r.a.counters.write.Add(1)
+	r.writeFailing.Do(func() {
+		r.a.log.Warn("cannot write to link, going on", "link", r.link, "protocol", r.protocol.String(), "err", err)
+	})
+}
+
+// sleep reports false if the responder is closed meanwhile.
+func (r *responder) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.closed:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func makeFrames(n, size int) [][]byte {
+	all := make([]byte, n*size)
+	frames := make([][]byte, n)
+	for i := range frames {
+		frames[i] = all[i*size : (i+1)*size : (i+1)*size]
+	}
+	return frames
+}

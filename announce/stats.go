@@ -1,0 +1,130 @@
+package announce
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// A DropReason says why a received frame got no answer.
+type DropReason uint8
+
+// The reasons. Frames that the kernel filter holds back are not counted.
+const (
+	DropMalformed   DropReason = iota + 1 // not what the RFC allows
+	DropDestination                       // Ethernet destination is neither ours nor a group
+	DropEcho                              // sent by ourselves
+	DropNotRequest                        // not an ARP request or neighbour solicitation
+	DropHopLimit                          // hop limit is not 255: it came through a router
+	DropUnknown                           // asks for an address that we do not hold
+	DropLink                              // we hold it, but do not announce it on this link
+	numReasons      = iota + 1
+)
+
+// String returns a short word, fit for a metric label.
+func (r DropReason) String() string {
+	switch r {
+	case DropMalformed:
+		return "malformed"
+	case DropDestination:
+		return "destination"
+	case DropEcho:
+		return "echo"
+	case DropNotRequest:
+		return "notRequest"
+	case DropHopLimit:
+		return "hopLimit"
+	case DropUnknown:
+		return "unknown"
+	case DropLink:
+		return "link"
+	default:
+		return fmt.Sprintf("DropReason(%d)", uint8(r))
+	}
+}
+
+// Stats are counters since the start, and what is served at the moment. They
+// are read one by one, so they need not agree exactly with each other.
+type Stats struct {
+	Addresses []AddrStats // by address
+	Links     []LinkStats // by name
+	Drops     map[DropReason]uint64
+	Errors    ErrorStats
+}
+
+// AddrStats are the counters of one held address since it is held.
+type AddrStats struct {
+	Addr       netip.Addr
+	Owners     []Owner  // who asks for it, sorted
+	Links      []string // where it is announced, sorted; nil: on every link
+	Requests   uint64   // questions for it
+	Replies    uint64   // answers sent
+	Gratuitous uint64   // gratuitous frames sent: two a round for IPv4, one for IPv6, on each link
+}
+
+// LinkStats says how well an eligible link is served. A link in use with ARP or
+// NDP false cannot answer for that family at present; it is being retried.
+type LinkStats struct {
+	Name          string
+	ARP, NDP      bool // the socket is open
+	Groups        int  // solicited-node groups joined
+	GroupsMissing int  // groups that are wanted but not joined (yet)
+}
+
+// ErrorStats count failures by what failed.
+type ErrorStats struct {
+	Listen uint64 // a socket could not be opened
+	Read   uint64
+	Write  uint64
+	Join   uint64 // a group could not be joined or left
+	Links  uint64 // the links could not be listed
+}
+
+// counters are what Stats reads, but for the tenures.
+type counters struct {
+	drops                           [numReasons]atomic.Uint64
+	listen, read, write, join, list atomic.Uint64
+}
+
+// Stats returns the counters.
+func (a *Announcer) Stats() Stats {
+	a.mu.Lock()
+	t, links := a.table.Load(), make([]LinkStats, 0, len(a.ports))
+	for _, p := range a.ports {
+		links = append(links, p.stats())
+	}
+	a.mu.Unlock()
+
+	s := Stats{
+		Addresses: make([]AddrStats, 0, t.len()),
+		Links:     links,
+		Drops:     make(map[DropReason]uint64),
+		Errors: ErrorStats{
+			Listen: a.counters.listen.Load(),
+			Read:   a.counters.read.Load(),
+			Write:  a.counters.write.Load(),
+			Join:   a.counters.join.Load(),
+			Links:  a.counters.list.Load(),
+		},
+	}
+	for e := range t.all {
+		s.Addresses = append(s.Addresses, AddrStats{
+			Addr:       e.addr,
+			Owners:     slices.Clone(e.owners),
+			Links:      slices.Clone(e.links),
+			Requests:   e.requests.Load(),
+			Replies:    e.replies.Load(),
+			Gratuitous: e.gratuitous.Load(),
+		})
+	}
+	slices.SortFunc(s.Addresses, func(a, b AddrStats) int { return a.Addr.Compare(b.Addr) })
+	slices.SortFunc(s.Links, func(a, b LinkStats) int { return strings.Compare(a.Name, b.Name) })
+	for r := DropReason(1); r < numReasons; r++ {
+		if n := a.counters.drops[r].Load(); n > 0 {
+			s.Drops[r] = n
+		}
+	}
+	return s
+}

@@ -1,0 +1,158 @@
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+)
+
+// A tenure is one uninterrupted time of holding an address. It carries the
+// counters, which thus start at zero when the address comes back.
+type tenure struct {
+	requests, replies, gratuitous atomic.Uint64
+}
+
+// An entry is one held address in one table. It is immutable but for the counters.
+type entry struct {
+	addr   netip.Addr
+	owners []Owner  // sorted, unique
+	links  []string // sorted; nil: every link
+	*tenure
+}
+
+// allows reports whether the address is announced on the named link.
+func (e *entry) allows(link string) bool {
+	if e.links == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(e.links, link)
+	return ok
+}
+
+func (e *entry) equal(o *entry) bool {
+	return slices.Equal(e.owners, o.owners) && (e.links == nil) == (o.links == nil) && slices.Equal(e.links, o.links)
+}
+
+// A table is the immutable set of held addresses that the packet path reads.
+type table struct {
+	v4 map[[4]byte]*entry
+	v6 map[[16]byte]*entry
+}
+
+func (t *table) lookup4(a [4]byte) *entry  { return t.v4[a] }
+func (t *table) lookup6(a [16]byte) *entry { return t.v6[a] }
+
+func (t *table) lookup(a netip.Addr) *entry {
+	if a.Is4() {
+		return t.v4[a.As4()]
+	}
+	return t.v6[a.As16()]
+}
+
+func (t *table) len() int { return len(t.v4) + len(t.v6) }
+
+// all yields every entry, in no order.
+func (t *table) all(yield func(*entry) bool) {
+	for _, e := range t.v4 {
+		if !yield(e) {
+			return
+		}
+	}
+	for _, e := range t.v6 {
+		if !yield(e) {
+			return
+		}
+	}
+}
+
+// arrivals yields the entries that are announced on link by t and were not by old.
+func (t *table) arrivals(old *table, link string) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for e := range t.all {
+			prev := old.lookup(e.addr)
+			if e.allows(link) && (prev == nil || !prev.allows(link)) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (t *table) equal(o *table) bool {
+	if len(t.v4) != len(o.v4) || len(t.v6) != len(o.v6) {
+		return false
+	}
+	for e := range t.all {
+		if p := o.lookup(e.addr); p == nil || !e.equal(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// newTable builds the table of ads. Addresses that old holds keep their tenure.
+// An address is held while at least one owner asks for it; it is announced on
+// the union of their links.
+func newTable(ads []Advertisement, old *table) (*table, error) {
+	t := &table{v4: make(map[[4]byte]*entry), v6: make(map[[16]byte]*entry)}
+	var errs []error
+	for _, ad := range ads {
+		addr, err := checkAddr(ad)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		e := t.lookup(addr)
+		if e == nil {
+			e = &entry{addr: addr, links: []string{}}
+			if prev := old.lookup(addr); prev != nil {
+				e.tenure = prev.tenure
+			} else {
+				e.tenure = new(tenure)
+			}
+			t.put(e)
+		}
+		e.owners = append(e.owners, ad.Owner)
+		switch {
+		case len(ad.Links) == 0:
+			e.links = nil
+		case e.links != nil:
+			e.links = append(e.links, ad.Links...)
+		}
+	}
+	for e := range t.all {
+		slices.Sort(e.owners)
+		e.owners = slices.Compact(e.owners)
+		slices.Sort(e.links)
+		e.links = slices.Compact(e.links)
+	}
+	return t, errors.Join(errs...)
+}
+
+func (t *table) put(e *entry) {
+	if e.addr.Is4() {
+		t.v4[e.addr.As4()] = e
+	} else {
+		t.v6[e.addr.As16()] = e
+	}
+}
+
+func checkAddr(ad Advertisement) (netip.Addr, error) {
+	addr := ad.Addr.Unmap()
+	var why string
+	switch {
+	case !addr.IsValid():
+		why = "is not set"
+	case addr.Zone() != "":
+		why = "has a zone; name the link in Links instead"
+	case addr.IsUnspecified(), addr.IsMulticast(), addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		why = "is not a unicast address"
+	case addr.IsLoopback():
+		why = "is a loopback address"
+	default:
+		return addr, nil
+	}
+	return netip.Addr{}, fmt.Errorf("%w: %v of owner %q %s", ErrAddress, ad.Addr, ad.Owner, why)
+}

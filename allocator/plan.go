@@ -1,0 +1,233 @@
+package allocator
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+)
+
+// placement is where a request can be served: what Assign is going to do.
+type placement struct {
+	pool  *pool
+	addrs [2]netip.Addr // as in holding
+}
+
+func placementOf(p *pool, addrs ...netip.Addr) placement {
+	pl := placement{pool: p}
+	copy(pl.addrs[:], addrs)
+	return pl
+}
+
+// plan decides about a request of an owner that holds cur (nil for nothing).
+// It changes nothing.
+func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
+	if len(w.req.Addresses) > 0 {
+		return a.planExplicit(w, cur)
+	}
+	if cur != nil {
+		if pl, ok := a.planKeep(w, cur); ok {
+			return pl, nil
+		}
+	}
+	if w.req.Pool != "" {
+		return a.planNamed(w, cur)
+	}
+	if w.req.SharingKey != "" {
+		if pl, ok := a.join(w, cur, nil); ok {
+			return pl, nil
+		}
+	}
+	if pl, ok := choose(w, a.table.scoped(w)); ok {
+		return pl, nil
+	}
+	if pl, ok := choose(w, slices.Values(a.table.open)); ok {
+		return pl, nil
+	}
+	return placement{}, a.unmet(w)
+}
+
+// planExplicit serves a request that names its addresses.
+func (a *Allocator) planExplicit(w *wish, cur *holding) (placement, error) {
+	addrs := w.req.Addresses
+	if cur != nil && sameAddrs(addrs, cur.list()) {
+		// Kept, even by an owner that the pool would not serve anew.
+		if w.req.Pool != "" && w.req.Pool != cur.pool.Name {
+			return placement{}, notInNamed(addrs, w.req.Pool, cur.pool)
+		}
+		return a.unopposed(w, cur, placement{cur.pool, cur.addrs})
+	}
+	p, err := a.table.containing(addrs)
+	if err != nil {
+		return placement{}, err
+	}
+	if w.req.Pool != "" && w.req.Pool != p.Name {
+		return placement{}, notInNamed(addrs, w.req.Pool, p)
+	}
+	if !p.serves(w) {
+		return placement{}, scopeError(p, w)
+	}
+	return a.unopposed(w, cur, placementOf(p, addrs...))
+}
+
+func (a *Allocator) unopposed(w *wish, cur *holding, pl placement) (placement, error) {
+	for _, addr := range pl.addrs {
+		if !addr.IsValid() {
+			continue
+		}
+		if err := a.conflict(addr, w, cur); err != nil {
+			return placement{}, err
+		}
+	}
+	return pl, nil
+}
+
+func sameAddrs(x, y []netip.Addr) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	for _, addr := range x {
+		if !slices.Contains(y, addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// containing returns the one pool that contains all of addrs.
+func (t *table) containing(addrs []netip.Addr) (*pool, error) {
+	var found *pool
+	for i, addr := range addrs {
+		p, _, usable := t.index.find(FamilyOf(addr), number(addr))
+		switch {
+		case p == nil:
+			return nil, fmt.Errorf("%w: no pool contains %s", ErrNotInPool, addr)
+		case !usable:
+			return nil, fmt.Errorf("%w: pool %q leaves out %s, because it avoids addresses that end in .0 and .255",
+				ErrNotInPool, p.Name, addr)
+		case i > 0 && p != found:
+			return nil, fmt.Errorf("%w: no single pool contains %s (pool %q) and %s (pool %q)",
+				ErrNotInPool, addrs[0], found.Name, addr, p.Name)
+		}
+		found = p
+	}
+	return found, nil
+}
+
+func notInNamed(addrs []netip.Addr, named string, p *pool) error {
+	return fmt.Errorf("%w: %s is in pool %q, not in pool %q as requested", ErrNotInPool, addrs[0], p.Name, named)
+}
+
+func scopeError(p *pool, w *wish) error {
+	return fmt.Errorf("%w: pool %q does not serve %s", ErrScope, p.Name, w.whom())
+}
+
+// whom describes the requester as scopes see it.
+func (w *wish) whom() string {
+	return fmt.Sprintf("namespace %q with labels %v", w.req.Namespace, w.req.Labels)
+}
+
+// planKeep serves a request without explicit addresses from what its owner
+// holds: unchanged, completed by a missing family, or without the address of a
+// family that is no longer wanted.
+func (a *Allocator) planKeep(w *wish, cur *holding) (placement, bool) {
+	if w.req.Pool != "" && w.req.Pool != cur.pool.Name {
+		return placement{}, false
+	}
+	pl := placement{pool: cur.pool}
+	n := 0
+	for _, addr := range cur.list() {
+		if w.wants(FamilyOf(addr)) {
+			pl.addrs[n] = addr
+			n++
+		}
+	}
+	if n == 0 {
+		return placement{}, false
+	}
+	if _, err := a.unopposed(w, cur, pl); err != nil {
+		return placement{}, false
+	}
+	if n == w.n {
+		return pl, true
+	}
+	if second, ok := a.second(w, cur, FamilyOf(pl.addrs[0]).other()); ok {
+		pl.addrs[1] = second
+		return pl, true
+	}
+	return pl, w.req.Partial
+}
+
+// second finds an address of family f for an owner that holds one of the
+// other family: one of its group in the same pool, else a free one.
+func (a *Allocator) second(w *wish, cur *holding, f Family) (netip.Addr, bool) {
+	p := cur.pool
+	if p.Opaque || !p.serves(w) {
+		return netip.Addr{}, false
+	}
+	if w.req.SharingKey != "" {
+		alone := *w
+		alone.families, alone.n = [2]Family{f}, 1
+		if pl, ok := a.join(&alone, cur, p); ok {
+			return pl.addrs[0], true
+		}
+	}
+	if !p.offers(f) || !p.givesTo(w) {
+		return netip.Addr{}, false
+	}
+	return p.lowest(f), true
+}
+
+// planNamed serves a request that names its pool.
+func (a *Allocator) planNamed(w *wish, cur *holding) (placement, error) {
+	p := a.table.byName[w.req.Pool]
+	switch {
+	case p == nil:
+		return placement{}, fmt.Errorf("%w: %q does not exist", ErrNoPool, w.req.Pool)
+	case !p.serves(w):
+		return placement{}, scopeError(p, w)
+	case p.Opaque:
+		return placement{}, fmt.Errorf("%w: %q gives no new address until it is corrected", ErrOpaque, p.Name)
+	}
+	if w.req.SharingKey != "" {
+		if pl, ok := a.join(w, cur, p); ok {
+			return pl, nil
+		}
+	}
+	if pl, ok := choose(w, slices.Values([]*pool{p})); ok {
+		return pl, nil
+	}
+	return placement{}, a.unmet(w)
+}
+
+// choose takes the first pool that offers all wanted families or, if one of
+// them is acceptable, the first that offers the preferred one, or else the
+// first that offers the other.
+func choose(w *wish, pools iter.Seq[*pool]) (placement, bool) {
+	var fallback [2]*pool // by preference
+	for p := range pools {
+		first := p.offers(w.families[0])
+		if w.n == 1 {
+			if first {
+				return placementOf(p, p.lowest(w.families[0])), true
+			}
+			continue
+		}
+		second := p.offers(w.families[1])
+		if first && second {
+			return placementOf(p, p.lowest(IPv4), p.lowest(IPv6)), true
+		}
+		if first && fallback[0] == nil {
+			fallback[0] = p
+		}
+		if second && fallback[1] == nil {
+			fallback[1] = p
+		}
+	}
+	for i, p := range fallback {
+		if p != nil && w.partial() {
+			return placementOf(p, p.lowest(w.families[i])), true
+		}
+	}
+	return placement{}, false
+}

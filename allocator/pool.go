@@ -1,0 +1,174 @@
+package allocator
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"net/netip"
+	"slices"
+)
+
+// pool is a Pool in force.
+type pool struct {
+	Pool
+	namespaces []string // of the scope, sorted
+	rank       int      // place in the order of choice
+	spaces     [2]space
+	opaqueUsed [2]int64 // addresses held under the name of an opaque pool
+}
+
+func newPool(cfg Pool) *pool {
+	p := &pool{Pool: cfg}
+	p.Ranges = slices.Clone(cfg.Ranges)
+	if cfg.Opaque {
+		p.Ranges = nil
+	}
+	if cfg.Scope != nil {
+		scope := *cfg.Scope
+		scope.Services = slices.Clone(scope.Services)
+		p.Scope = &scope
+		p.namespaces = slices.Sorted(slices.Values(scope.Namespaces))
+	}
+	return p
+}
+
+// build makes the spaces, or takes over those of old if they are the same, so
+// that an edit of a scope or a priority costs little.
+func (p *pool) build(old *pool) (reused bool) {
+	if old != nil && old.AvoidBuggyIPs == p.AvoidBuggyIPs && slices.Equal(old.Ranges, p.Ranges) {
+		p.spaces = old.spaces
+		return true
+	}
+	p.spaces[0] = newSpace(IPv4, p.Ranges, p.AvoidBuggyIPs)
+	p.spaces[1] = newSpace(IPv6, p.Ranges, p.AvoidBuggyIPs)
+	return false
+}
+
+// serves reports whether the scope of p lets the request in.
+func (p *pool) serves(w *wish) bool {
+	if p.Scope == nil {
+		return true
+	}
+	if !p.Scope.AnyNamespace {
+		if _, ok := slices.BinarySearch(p.namespaces, w.req.Namespace); !ok {
+			return false
+		}
+	}
+	return p.selects(w.req.Labels)
+}
+
+// givesTo reports whether p may choose a free address for the request: a
+// manual pool does so only for requests that name it.
+func (p *pool) givesTo(w *wish) bool { return !p.Manual || w.req.Pool == p.Name }
+
+func (p *pool) selects(labels map[string]string) bool {
+	if p.Scope == nil || len(p.Scope.Services) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(p.Scope.Services, func(s Selector) bool { return s.Matches(labels) })
+}
+
+func (p *pool) has(f Family) bool    { return len(p.spaces[f.index()].blocks) > 0 }
+func (p *pool) offers(f Family) bool { return !p.spaces[f.index()].free.empty() }
+
+// lowest returns the address that p gives next; offers(f) must hold.
+func (p *pool) lowest(f Family) netip.Addr {
+	s := &p.spaces[f.index()]
+	return address(f, s.at(s.free.min()))
+}
+
+func (p *pool) usage() Usage {
+	if p.Opaque {
+		v4, v6 := p.opaqueUsed[0], p.opaqueUsed[1]
+		return Usage{V4: Count{Total: v4, Used: v4}, V6: Count{Total: v6, Used: v6}}
+	}
+	return Usage{V4: p.spaces[0].count(), V6: p.spaces[1].count()}
+}
+
+// table is one set of pools in force: replaced as a whole by SetPools.
+type table struct {
+	ordered []*pool // by rank
+	byName  map[string]*pool
+	index   *index
+
+	// Pools for automatic choice, by rank. Those with a scope are found by
+	// namespace, so that pools of other tenants cost nothing.
+	open        []*pool
+	anywhere    []*pool
+	byNamespace map[string][]*pool
+}
+
+// newTable makes the table of valid pools. fresh holds those whose spaces are
+// new and empty.
+func newTable(cfg []Pool, old *table) (t *table, fresh map[*pool]bool) {
+	t = &table{byName: make(map[string]*pool, len(cfg)), byNamespace: map[string][]*pool{}}
+	fresh = map[*pool]bool{}
+	for i := range cfg {
+		p := newPool(cfg[i])
+		var before *pool
+		if old != nil {
+			before = old.byName[p.Name]
+		}
+		if !p.build(before) {
+			fresh[p] = true
+		}
+		t.byName[p.Name] = p
+		t.ordered = append(t.ordered, p)
+	}
+	slices.SortFunc(t.ordered, func(a, b *pool) int {
+		return cmp.Or(cmp.Compare(a.stage(), b.stage()), cmp.Compare(a.order(), b.order()), cmp.Compare(a.Name, b.Name))
+	})
+	for i, p := range t.ordered {
+		p.rank = i
+		t.enlist(p)
+	}
+	t.index = newIndex(t.ordered)
+	return t, fresh
+}
+
+// stage is 0 for pools with a scope, which come first.
+func (p *pool) stage() int {
+	if p.Scope != nil {
+		return 0
+	}
+	return 1
+}
+
+func (p *pool) order() int {
+	if p.Priority == 0 {
+		return math.MaxInt
+	}
+	return p.Priority
+}
+
+func (t *table) enlist(p *pool) {
+	switch {
+	case p.Manual || p.Opaque:
+	case p.Scope == nil:
+		t.open = append(t.open, p)
+	case p.Scope.AnyNamespace:
+		t.anywhere = append(t.anywhere, p)
+	default:
+		for _, ns := range slices.Compact(slices.Clone(p.namespaces)) {
+			t.byNamespace[ns] = append(t.byNamespace[ns], p)
+		}
+	}
+}
+
+// scoped yields the pools with a scope that serve the request, by rank.
+func (t *table) scoped(w *wish) iter.Seq[*pool] {
+	return func(yield func(*pool) bool) {
+		named, any := t.byNamespace[w.req.Namespace], t.anywhere
+		for len(named)+len(any) > 0 {
+			list := &named
+			if len(named) == 0 || len(any) > 0 && any[0].rank < named[0].rank {
+				list = &any
+			}
+			p := (*list)[0]
+			*list = (*list)[1:]
+			if p.selects(w.req.Labels) && !yield(p) {
+				return
+			}
+		}
+	}
+}

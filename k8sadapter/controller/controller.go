@@ -1,0 +1,318 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/heraldlb/herald/allocator"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/config"
+	"github.com/heraldlb/herald/k8sadapter/source"
+)
+
+// Source is where the controller reads objects and writes its results. *source.Kube and *source.Files are Sources.
+// All methods are safe for concurrent use; Event never blocks and never fails.
+type Source interface {
+	ListerWatcher(kind source.Kind) cache.ListerWatcher
+	PatchService(ctx context.Context, prev, next *corev1.Service) (*corev1.Service, error)
+	PatchPoolStatus(ctx context.Context, prev, next *v1beta1.IPAddressPool) (*v1beta1.IPAddressPool, error)
+	Event(obj runtime.Object, eventType, reason, message string)
+}
+
+// Config configures a Controller.
+type Config struct {
+	// Source is where objects come from and where results go. Required.
+	Source Source
+	// LBClass is the value of spec.loadBalancerClass that this controller serves. Empty: Services without a class.
+	LBClass string
+	// Logger receives state changes at Info and degraded operation at Warn. Nil discards.
+	Logger *slog.Logger
+}
+
+// Controller gives every Service of type LoadBalancer its address. Create it with New, run it with Run.
+type Controller struct {
+	src   Source
+	log   *slog.Logger
+	dec   *decider
+	queue workqueue.TypedRateLimitingInterface[item]
+	says  *sayer
+
+	services, pools, ads, namespaces, nodes cache.SharedIndexInformer
+
+	pending   map[types.NamespacedName]struct{} // want an address and have none
+	started   atomic.Bool
+	poolNames atomic.Pointer[[]string]
+	stats     counters
+}
+
+// item is what the queue holds: a Service by name, the configuration as a whole, or the status of the pools.
+type item struct {
+	kind itemKind
+	name types.NamespacedName
+}
+
+type itemKind uint8
+
+const (
+	serviceItem itemKind = iota
+	configItem
+	statusItem
+)
+
+// statusDelay gathers the counter changes of a burst into one write for each pool.
+const statusDelay = 100 * time.Millisecond
+
+// New validates cfg and returns a Controller that does nothing until Run.
+func New(cfg Config) (*Controller, error) {
+	if cfg.Source == nil {
+		return nil, errors.New("controller: Config.Source is required")
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	dec, err := newDecider(cfg.LBClass, log)
+	if err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	c := &Controller{
+		src: cfg.Source, log: log, dec: dec, pending: make(map[types.NamespacedName]struct{}),
+		says: newSayer(cfg.Source.Event),
+	}
+	c.services = c.informer(source.Services, &corev1.Service{})
+	c.pools = c.informer(source.IPAddressPools, &v1beta1.IPAddressPool{})
+	c.ads = c.informer(source.L2Advertisements, &v1beta1.L2Advertisement{})
+	c.namespaces = c.informer(source.Namespaces, &corev1.Namespace{})
+	c.nodes = c.informer(source.Nodes, &corev1.Node{})
+	return c, nil
+}
+
+func (c *Controller) informer(kind source.Kind, example runtime.Object) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(c.src.ListerWatcher(kind), example, 0, cache.Indexers{})
+}
+
+// Run serves until ctx is cancelled, and returns nil then. It first adopts every address that a Service holds, and only
+// then gives addresses to those that wait. It may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	c.queue = workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[item](50*time.Millisecond, time.Minute))
+	if err := c.watch(); err != nil {
+		return fmt.Errorf("controller: register for changes: %w", err)
+	}
+	done := make(chan struct{})
+	informers := []cache.SharedIndexInformer{c.services, c.pools, c.ads, c.namespaces, c.nodes}
+	ended := make(chan struct{}, len(informers))
+	for _, inf := range informers {
+		go func() {
+			inf.Run(done)
+			ended <- struct{}{}
+		}()
+	}
+	defer func() {
+		c.queue.ShutDown()
+		close(done)
+		for range informers {
+			<-ended
+		}
+	}()
+	stop := context.AfterFunc(ctx, c.queue.ShutDown)
+	defer stop()
+
+	synced := make([]cache.InformerSynced, len(informers))
+	for i, inf := range informers {
+		synced[i] = inf.HasSynced
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil // cancelled before the first list was complete: nothing was done
+	}
+	if err := c.start(ctx); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	for c.next(ctx) {
+	}
+	return nil
+}
+
+// start is the first pass: adopt all, then queue all, holders first.
+func (c *Controller) start(ctx context.Context) error {
+	c.started.Store(true)
+	if err := c.reconfigure(ctx); err != nil {
+		return err
+	}
+	c.stats.loaded.Store(true)
+	c.log.Info("controller started", "services", len(c.services.GetStore().List()), "pools", len(c.dec.cfg.Pools))
+	return nil
+}
+
+// Ready says whether the controller has adopted what exists and is serving.
+func (c *Controller) Ready() bool { return c.stats.loaded.Load() }
+
+// next handles one item of the queue; false when the queue is shut down.
+func (c *Controller) next(ctx context.Context) bool {
+	it, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(it)
+	var err error
+	switch it.kind {
+	case serviceItem:
+		err = c.serve(ctx, it.name)
+	case configItem:
+		err = c.reconfigure(ctx)
+	case statusItem:
+		err = c.writePoolStatus(ctx)
+	}
+	c.stats.updates.Add(1)
+	switch {
+	case err == nil:
+		c.queue.Forget(it)
+	case ctx.Err() != nil:
+	default:
+		c.stats.errors.Add(1)
+		level := slog.LevelWarn
+		if apierrors.IsConflict(err) {
+			level = slog.LevelDebug // somebody else wrote between: the next try sees it
+		}
+		c.log.Log(ctx, level, "will try again", "item", it.name.String(), "error", err)
+		c.queue.AddRateLimited(it)
+	}
+	return true
+}
+
+// reconfigure takes the configuration as it stands, adopts what the Services hold in it, and queues all of them:
+// holders first, oldest first, then those that wait.
+func (c *Controller) reconfigure(_ context.Context) error {
+	objs := config.Objects{
+		Pools:            listed[*v1beta1.IPAddressPool](c.pools),
+		L2Advertisements: listed[*v1beta1.L2Advertisement](c.ads),
+		Namespaces:       listed[*corev1.Namespace](c.namespaces),
+	}
+	if err := c.dec.setConfig(objs); err != nil {
+		c.stats.stale.Store(true)
+		return err
+	}
+	c.stats.stale.Store(len(c.dec.cfg.Rejected) > 0)
+	names := make([]string, len(c.dec.cfg.Pools))
+	for i, p := range c.dec.cfg.Pools {
+		names[i] = p.Name
+	}
+	c.poolNames.Store(&names)
+	c.reportConfig(listed[*corev1.Node](c.nodes))
+	services := listed[*corev1.Service](c.services)
+	sortForService(services)
+	for _, svc := range services {
+		if _, holds := c.dec.alloc.Get(ownerOf(svc)); !holds {
+			c.dec.adopt(svc)
+		}
+	}
+	for _, svc := range services {
+		c.queue.Add(serviceKey(svc))
+	}
+	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
+	return nil
+}
+
+// serve brings one Service to what it should be.
+func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error {
+	obj, exists, err := c.services.GetStore().GetByKey(name.String())
+	if err != nil {
+		return fmt.Errorf("look up Service %s: %w", name, err)
+	}
+	if !exists {
+		delete(c.pending, name)
+		c.says.forget(name)
+		if c.dec.forget(allocator.Owner(name.String())) {
+			c.wakePending()
+		}
+		return nil
+	}
+	svc, ok := obj.(*corev1.Service)
+	if !ok {
+		return fmt.Errorf("look up Service %s: the cache holds a %T", name, obj)
+	}
+	out := c.dec.decide(svc)
+	if out.pending {
+		c.pending[name] = struct{}{}
+	} else {
+		delete(c.pending, name)
+	}
+	if out.freed {
+		c.wakePending()
+	}
+	if changed(svc, out.next) {
+		start := time.Now()
+		if _, err := c.src.PatchService(ctx, svc, out.next); err != nil {
+			if apierrors.IsNotFound(err) {
+				return nil // gone: the deletion is on its way to us
+			}
+			c.says.hold(name, out.events)
+			return fmt.Errorf("write status of Service %s: %w", name, err)
+		}
+		c.log.Info("Service updated", "service", name.String(), "status", ips(out.next), "took", time.Since(start))
+	}
+	c.says.say(name, svc, out.events)
+	return nil
+}
+
+// wakePending queues those that wait for an address, oldest first.
+func (c *Controller) wakePending() {
+	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
+	if len(c.pending) == 0 {
+		return
+	}
+	waiting := make([]*corev1.Service, 0, len(c.pending))
+	for name := range c.pending {
+		if obj, ok, err := c.services.GetStore().GetByKey(name.String()); err == nil && ok {
+			if svc, ok := obj.(*corev1.Service); ok {
+				waiting = append(waiting, svc)
+			}
+		}
+	}
+	sortForService(waiting)
+	for _, svc := range waiting {
+		c.queue.Add(serviceKey(svc))
+	}
+}
+
+func serviceKey(svc *corev1.Service) item {
+	return item{kind: serviceItem, name: types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}}
+}
+
+// sortForService orders Services as they are served: those that hold an address first, then by age, namespace, name.
+// The order decides who keeps an address that two statuses claim, and who gets the last one of a pool.
+func sortForService(services []*corev1.Service) {
+	holds := func(s *corev1.Service) int { return min(len(s.Status.LoadBalancer.Ingress), 1) }
+	slices.SortFunc(services, func(a, b *corev1.Service) int {
+		return cmp.Or(
+			cmp.Compare(holds(b), holds(a)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// listed returns what an informer holds, as its own type.
+func listed[T any](inf cache.SharedIndexInformer) []T {
+	objs := inf.GetStore().List()
+	out := make([]T, 0, len(objs))
+	for _, o := range objs {
+		if t, ok := o.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}

@@ -1,0 +1,431 @@
+package speaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/heraldlb/herald/announce"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/config"
+	"github.com/heraldlb/herald/k8sadapter/metrics"
+	"github.com/heraldlb/herald/k8sadapter/source"
+	"github.com/heraldlb/herald/membership"
+)
+
+// Source is where the speaker reads objects and sends Events. *source.Kube and *source.Files are Sources.
+// Both methods are safe for concurrent use; Event never blocks and never fails.
+type Source interface {
+	ListerWatcher(kind source.Kind) cache.ListerWatcher
+	Event(obj runtime.Object, eventType, reason, message string)
+}
+
+// Membership says which nodes are alive. Changed is a level signal of capacity 1: after it, Members is read anew.
+// *membership.Cluster and *membership.Static are Memberships.
+type Membership interface {
+	Members() []membership.Member
+	Changed() <-chan struct{}
+}
+
+// Announcer makes addresses answer on the links of this node. SetAddrs is told the whole desired state, never blocks,
+// and does nothing for an equal one. *announce.Announcer is an Announcer.
+type Announcer interface {
+	SetAddrs(ads []announce.Advertisement) error
+	Links() []announce.Link
+	LinksChanged() <-chan struct{}
+}
+
+// Eligible is what a membership that gossips has in addition: a node says of itself whether it can announce, and on
+// which links.
+type Eligible interface {
+	SetEligible(eligible bool)
+	SetLinks(links []string)
+}
+
+// Drainer is what a membership that gossips has in addition: Drain tells the others that this node is about to leave, and
+// returns when they had the time to take over.
+type Drainer interface {
+	Drain(ctx context.Context) error
+}
+
+// Config configures a Speaker.
+type Config struct {
+	// Node is the name of this node, as its Node object and the endpoints have it. Required.
+	Node string
+	// Source is where objects come from. Required.
+	Source Source
+	// Membership says which nodes are alive. Nil: the Nodes that the API knows, without those that are NotReady for
+	// 40 s or tainted out-of-service.
+	Membership Membership
+	// Announcer answers for addresses. Required.
+	Announcer Announcer
+	// LBClass is the value of spec.loadBalancerClass that is served. Empty: Services without a class.
+	LBClass string
+	// IgnoreExclude ignores the label node.kubernetes.io/exclude-from-external-load-balancers.
+	IgnoreExclude bool
+	// Logger receives state changes at Info and degraded operation at Warn. Nil discards.
+	Logger *slog.Logger
+}
+
+// Speaker announces on one node what that node is elected for. Create it with New, run it with Run.
+type Speaker struct {
+	cfg   Config
+	log   *slog.Logger
+	store config.Store
+	dirty chan struct{}
+
+	services, endpoints, nodes, namespaces, pools, ads cache.SharedIndexInformer
+
+	said   map[said]string
+	frozen atomic.Bool
+	state  atomic.Pointer[State]
+	stats  counters
+}
+
+// State is what the speaker decided last.
+type State struct {
+	Decisions []Decision
+	Rejected  []config.Rejection
+}
+
+// Stats are the speaker's counters, under MetalLB's meaning of them.
+type Stats struct {
+	Updates      uint64 // decisions on the whole state
+	UpdateErrors uint64 // always 0: a decision cannot fail
+	ConfigLoaded bool   // a configuration was applied since the start
+	ConfigStale  bool   // an object of the configuration is rejected: its last good version is in force
+}
+
+type counters struct {
+	updates       atomic.Uint64
+	loaded, stale atomic.Bool
+}
+
+// said is an Event that is true now: it is sent when it begins to be, and not again.
+type said struct {
+	service types.NamespacedName
+	address netip.Addr
+	reason  string
+}
+
+// settle is the least time between two decisions that objects cause, so that a burst of changes is one decision.
+// Members and links are decided on at once.
+const settle = 50 * time.Millisecond
+
+// recheck is how often a decision is made without a cause: Nodes become dead by time alone (see NodeMembers).
+const recheck = 10 * time.Second
+
+// New validates cfg and returns a Speaker that does nothing until Run.
+func New(cfg Config) (*Speaker, error) {
+	var errs []error
+	if cfg.Node == "" {
+		errs = append(errs, errors.New("speaker: Config.Node is required (--node-name or METALLB_NODE_NAME)"))
+	}
+	if cfg.Source == nil {
+		errs = append(errs, errors.New("speaker: Config.Source is required"))
+	}
+	if cfg.Announcer == nil {
+		errs = append(errs, errors.New("speaker: Config.Announcer is required"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Speaker{
+		cfg: cfg, log: cfg.Logger.With("node", cfg.Node), dirty: make(chan struct{}, 1), said: make(map[said]string),
+	}
+	s.services = s.informer(source.Services, &corev1.Service{})
+	s.endpoints = s.informer(source.EndpointSlices, &discoveryv1.EndpointSlice{})
+	s.nodes = s.informer(source.Nodes, &corev1.Node{})
+	s.namespaces = s.informer(source.Namespaces, &corev1.Namespace{})
+	s.pools = s.informer(source.IPAddressPools, &v1beta1.IPAddressPool{})
+	s.ads = s.informer(source.L2Advertisements, &v1beta1.L2Advertisement{})
+	return s, nil
+}
+
+func (s *Speaker) informer(kind source.Kind, example runtime.Object) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(s.cfg.Source.ListerWatcher(kind), example, 0, cache.Indexers{})
+}
+
+// Run decides and announces until ctx is cancelled, and returns nil then. When it returns, the announcer is told to
+// announce nothing. It may be called once.
+func (s *Speaker) Run(ctx context.Context) error {
+	if err := s.watch(); err != nil {
+		return fmt.Errorf("speaker: register for changes: %w", err)
+	}
+	informers := []cache.SharedIndexInformer{s.services, s.endpoints, s.nodes, s.namespaces, s.pools, s.ads}
+	done := make(chan struct{})
+	ended := make(chan struct{}, len(informers))
+	for _, inf := range informers {
+		go func() {
+			inf.Run(done)
+			ended <- struct{}{}
+		}()
+	}
+	defer func() {
+		close(done)
+		for range informers {
+			<-ended
+		}
+	}()
+	synced := make([]cache.InformerSynced, len(informers))
+	for i, inf := range informers {
+		synced[i] = inf.HasSynced
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	defer func() { _ = s.cfg.Announcer.SetAddrs(nil) }() // nothing to refuse in an empty list
+	s.loop(ctx)
+	return nil
+}
+
+func (s *Speaker) loop(ctx context.Context) {
+	var members <-chan struct{}
+	if s.cfg.Membership != nil {
+		members = s.cfg.Membership.Changed()
+	}
+	eligible, _ := s.cfg.Membership.(Eligible)
+	tick := time.NewTicker(recheck)
+	defer tick.Stop()
+	s.linksChanged(eligible)
+	s.apply()
+	if eligible != nil {
+		eligible.SetEligible(true) // only now does this node know enough to be elected
+	}
+	s.log.Info("speaker started", "services", len(s.services.GetStore().List()), "members", len(s.members()))
+	var later <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.dirty:
+			if later == nil {
+				later = time.After(settle)
+			}
+			continue
+		case <-later:
+		case <-members:
+		case <-s.cfg.Announcer.LinksChanged():
+			s.linksChanged(eligible)
+		case <-tick.C:
+		}
+		later = nil
+		s.apply()
+	}
+}
+
+// Drain lets the other nodes take over what this one announces: it says that this node is no longer eligible, and goes on
+// answering until they have had the time to announce. After it the caller cancels the context of Run. Without a
+// membership that gossips there is nobody to tell, and Drain returns at once.
+func (s *Speaker) Drain(ctx context.Context) {
+	drainer, ok := s.cfg.Membership.(Drainer)
+	if !ok {
+		return
+	}
+	s.frozen.Store(true)
+	if err := drainer.Drain(ctx); err != nil {
+		s.log.Warn("could not tell the others in time: they will notice by themselves", "error", err)
+	}
+}
+
+// Announced returns what this node announces, for the metric metallb_speaker_announced. It is safe for concurrent use.
+func (s *Speaker) Announced() []metrics.Announced {
+	state := s.state.Load()
+	if state == nil {
+		return nil
+	}
+	var out []metrics.Announced
+	for _, d := range state.Decisions {
+		if d.Announce {
+			out = append(out, metrics.Announced{Service: d.Service.String(), Protocol: string(d.Protocol), Node: s.cfg.Node, Address: d.Address.String()})
+		}
+	}
+	return out
+}
+
+// linksChanged tells the other nodes which links of this one are up.
+func (s *Speaker) linksChanged(eligible Eligible) {
+	if eligible == nil {
+		return
+	}
+	var up []string
+	for _, l := range s.cfg.Announcer.Links() {
+		up = append(up, l.Name)
+	}
+	eligible.SetLinks(up)
+}
+
+func (s *Speaker) members() []membership.Member {
+	if s.cfg.Membership == nil {
+		return NodeMembers(listed[*corev1.Node](s.nodes), time.Now())
+	}
+	return s.cfg.Membership.Members()
+}
+
+// apply decides on what is known now, and tells the announcer.
+func (s *Speaker) apply() {
+	if s.frozen.Load() {
+		return // leaving: what is announced stays until Run ends
+	}
+	snap := s.snapshot()
+	decisions := Decide(snap)
+	if err := s.cfg.Announcer.SetAddrs(advertisements(decisions)); err != nil {
+		s.log.Warn("the announcer refused an address", "error", err)
+	}
+	s.report(snap, decisions)
+	s.state.Store(&State{Decisions: decisions, Rejected: snap.Config.Rejected})
+	s.stats.updates.Add(1)
+	s.stats.loaded.Store(true)
+	s.stats.stale.Store(len(snap.Config.Rejected) > 0)
+}
+
+func (s *Speaker) snapshot() Snapshot {
+	snap := Snapshot{
+		Self: s.cfg.Node, LBClass: s.cfg.LBClass, IgnoreExclude: s.cfg.IgnoreExclude,
+		Config: s.store.Update(config.Objects{
+			Pools:            listed[*v1beta1.IPAddressPool](s.pools),
+			L2Advertisements: listed[*v1beta1.L2Advertisement](s.ads),
+			Namespaces:       listed[*corev1.Namespace](s.namespaces),
+		}),
+		Nodes:    make(map[string]*corev1.Node),
+		Members:  s.members(),
+		Services: listed[*corev1.Service](s.services),
+		Slices:   slicesByService(listed[*discoveryv1.EndpointSlice](s.endpoints)),
+	}
+	for _, n := range listed[*corev1.Node](s.nodes) {
+		snap.Nodes[n.Name] = n
+	}
+	return snap
+}
+
+func advertisements(decisions []Decision) []announce.Advertisement {
+	var ads []announce.Advertisement
+	for _, d := range decisions {
+		if d.Protocol == Layer2 && d.Announce {
+			ads = append(ads, announce.Advertisement{Addr: d.Address, Owner: announce.Owner(d.Service.String()), Links: d.Interfaces})
+		}
+	}
+	return ads
+}
+
+// State returns what was decided last; nil before the first decision. It is safe for concurrent use.
+func (s *Speaker) State() *State { return s.state.Load() }
+
+// Ready says whether the speaker has decided at least once.
+func (s *Speaker) Ready() bool { return s.stats.loaded.Load() }
+
+// Stats returns the counters as they stand. It is safe for concurrent use.
+func (s *Speaker) Stats() Stats {
+	return Stats{Updates: s.stats.updates.Load(), ConfigLoaded: s.stats.loaded.Load(), ConfigStale: s.stats.stale.Load()}
+}
+
+// report sends Events for what has become true, and logs it.
+func (s *Speaker) report(snap Snapshot, decisions []Decision) {
+	objs := make(map[types.NamespacedName]*corev1.Service, len(snap.Services))
+	for _, svc := range snap.Services {
+		objs[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}] = svc
+	}
+	now := make(map[said]string)
+	say := func(d Decision, kind, reason, message string) {
+		key := said{service: d.Service, address: d.Address, reason: reason}
+		now[key] = message
+		if s.said[key] != message {
+			s.cfg.Source.Event(objs[d.Service], kind, reason, message)
+		}
+	}
+	up := make(map[string]bool)
+	for _, l := range s.cfg.Announcer.Links() {
+		up[l.Name] = true
+	}
+	for _, d := range decisions {
+		if d.Protocol != Layer2 {
+			continue
+		}
+		switch {
+		case d.Announce && len(d.Interfaces) > 0 && !slices.ContainsFunc(d.Interfaces, func(l string) bool { return up[l] }):
+			say(d, corev1.EventTypeWarning, "announceFailed",
+				fmt.Sprintf("cannot announce %s from node %q with protocol %q: none of the links %v of its advertisements is up",
+					d.Address, s.cfg.Node, Layer2, d.Interfaces))
+		case d.Announce:
+			say(d, corev1.EventTypeNormal, "nodeAssigned", fmt.Sprintf("announcing from node %q with protocol %q", s.cfg.Node, Layer2))
+		}
+	}
+	for key := range now {
+		if _, was := s.said[key]; !was && key.reason == "nodeAssigned" {
+			s.log.Info("address announced", "service", key.service.String(), "addr", key.address)
+		}
+	}
+	for key := range s.said {
+		if _, is := now[key]; !is && key.reason == "nodeAssigned" {
+			s.log.Info("address withdrawn", "service", key.service.String(), "addr", key.address)
+		}
+	}
+	s.said = now
+}
+
+// listed returns what an informer holds, as its own type, in the order of the names.
+func listed[T any](inf cache.SharedIndexInformer) []T {
+	store := inf.GetStore()
+	out := make([]T, 0, len(store.ListKeys()))
+	for _, o := range store.List() {
+		if t, ok := o.(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// watch registers for the changes that can matter to a decision.
+func (s *Speaker) watch() error {
+	return errors.Join(
+		register(s, s.services, func(a, b *corev1.Service) bool { return a.ResourceVersion == b.ResourceVersion }),
+		register(s, s.endpoints, func(a, b *discoveryv1.EndpointSlice) bool {
+			return maps.Equal(a.Labels, b.Labels) && equal(a.Endpoints, b.Endpoints)
+		}),
+		register(s, s.nodes, func(a, b *corev1.Node) bool {
+			return maps.Equal(a.Labels, b.Labels) && equal(conditions(a), conditions(b)) && equal(a.Spec.Taints, b.Spec.Taints)
+		}),
+		register(s, s.namespaces, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
+		register(s, s.pools, func(a, b *v1beta1.IPAddressPool) bool {
+			return maps.Equal(a.Labels, b.Labels) && equal(a.Spec, b.Spec)
+		}),
+		register(s, s.ads, func(a, b *v1beta1.L2Advertisement) bool { return equal(a.Spec, b.Spec) }),
+	)
+}
+
+// register marks the state dirty for every addition, deletion, and update that same does not call equal.
+func register[T any](s *Speaker, inf cache.SharedIndexInformer, same func(a, b T) bool) error {
+	notify := func(any) {
+		select {
+		case s.dirty <- struct{}{}:
+		default:
+		}
+	}
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    notify,
+		DeleteFunc: notify,
+		UpdateFunc: func(before, after any) {
+			a, okA := before.(T)
+			b, okB := after.(T)
+			if !okA || !okB || !same(a, b) {
+				notify(after)
+			}
+		},
+	})
+	return err
+}

@@ -1,0 +1,139 @@
+// Command controller gives every Service of type LoadBalancer an address. It needs no privilege.
+//
+// It reads from an API server or, with --manifests, from a directory of YAML manifests. --help lists the flags,
+// docs/operating.md explains them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/heraldlb/herald/daemons/internal/daemon"
+	"github.com/heraldlb/herald/k8sadapter/controller"
+	"github.com/heraldlb/herald/k8sadapter/metrics"
+	"github.com/heraldlb/herald/k8sadapter/source"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program: it returns the exit code when ctx is cancelled, or when something fails.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var flags daemon.Flags
+	fs := flag.NewFlagSet("controller", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	flags.Register(fs)
+	if code, done := flags.Parse(fs, args, stdout); done {
+		return code
+	}
+	log, err := flags.Logger(stderr)
+	if err == nil {
+		if flags.Once {
+			err = once(ctx, flags, log, stdout)
+		} else {
+			err = serve(ctx, flags, log)
+		}
+	}
+	switch {
+	case err == nil:
+		return daemon.ExitOK
+	case errors.Is(err, controller.ErrRejected):
+		return daemon.ExitRejected
+	}
+	_, _ = fmt.Fprintf(stderr, "controller: %v\n", err)
+	return daemon.ExitUsage
+}
+
+// once decides on the directory, and prints what it decided.
+func once(ctx context.Context, flags daemon.Flags, log *slog.Logger, stdout io.Writer) error {
+	src, err := files(flags, log)
+	if err != nil {
+		return err
+	}
+	set, err := src.Load(ctx)
+	if err != nil {
+		return err
+	}
+	return controller.Once(stdout, set, controller.OnceConfig{LBClass: flags.LBClass, Logger: log})
+}
+
+func files(flags daemon.Flags, log *slog.Logger) (*source.Files, error) {
+	namespace, err := flags.InNamespace()
+	if err != nil {
+		return nil, err
+	}
+	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Logger: log})
+}
+
+// provider is a source that runs, of either kind.
+type provider interface {
+	controller.Source
+	Run(ctx context.Context) error
+}
+
+// open returns the source that the flags ask for, where the metrics listen for it, and who may read them.
+func open(flags daemon.Flags, log *slog.Logger) (src provider, metricsHost string, auth metrics.Authorizer, err error) {
+	if flags.Manifests != "" {
+		src, err = files(flags, log)
+		return src, "127.0.0.1", nil, err
+	}
+	kube, err := daemon.Kube(flags, "metallb-controller", log)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	return kube, "", metrics.APIAuthorizer{Client: kube.Client()}, nil
+}
+
+// serve runs until ctx is cancelled.
+func serve(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
+	log.Info("starting", "daemon", "controller", "version", daemon.Version())
+	src, host, auth, err := open(flags, log)
+	if err != nil {
+		return err
+	}
+	ctrl, err := controller.New(controller.Config{Source: src, LBClass: flags.LBClass, Logger: log})
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.Allocator(ctrl.Usage),
+		metrics.Client(func() metrics.Updates {
+			s := ctrl.Stats()
+			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
+		}))
+	listeners, err := daemon.Open(ctx, flags, daemon.Endpoints{
+		HealthHost: "", MetricsHost: host, Ready: ctrl.Ready, Registry: reg, Authorizer: auth,
+	})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, l := range listeners {
+		g.Go(func() error { return l.Serve(ctx) })
+	}
+	g.Go(func() error { return src.Run(ctx) })
+	g.Go(func() error { return ctrl.Run(ctx) })
+	if err := g.Wait(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	log.Info("stopped", "daemon", "controller")
+	return nil
+}

@@ -1,0 +1,118 @@
+package daemon
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/heraldlb/herald/membership"
+)
+
+// DefaultGossipPort is where speakers gossip, TCP and UDP: memberlist's and MetalLB's default.
+const DefaultGossipPort = 7946
+
+// memberlistFile tunes the gossip; it may be absent. Its format is MetalLB's.
+const memberlistFile = "/etc/metallb/memberlist/config.json"
+
+// GossipFlags are the flags that concern the membership. Names and defaults are MetalLB's.
+type GossipFlags struct {
+	BindAddr, Labels, SecretKeyPath string
+	Port                            int
+	WAN                             bool
+}
+
+// Register adds the flags to fs.
+func (f *GossipFlags) Register(fs *flag.FlagSet) {
+	fs.StringVar(&f.BindAddr, "ml-bindaddr", os.Getenv("METALLB_ML_BIND_ADDR"), "`ADDRESS` of this node to gossip on (env METALLB_ML_BIND_ADDR); without one, the API's Nodes are the members")
+	f.Port = DefaultGossipPort
+	fs.Func("ml-bindport", "`PORT` to gossip on, TCP and UDP (env METALLB_ML_BIND_PORT; default 7946)", f.setPort)
+	fs.StringVar(&f.Labels, "ml-labels", os.Getenv("METALLB_ML_LABELS"), "`SELECTOR` of the speaker pods, to find the other speakers (env METALLB_ML_LABELS)")
+	fs.StringVar(&f.SecretKeyPath, "ml-secret-key-path", os.Getenv("METALLB_ML_SECRET_KEY_PATH"), "`DIR` with the file secretkey, to encrypt the gossip (env METALLB_ML_SECRET_KEY_PATH)")
+	fs.BoolVar(&f.WAN, "ml-wan-config", false, "gossip with memberlist's WAN timings")
+}
+
+func (f *GossipFlags) setPort(text string) error {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return fmt.Errorf("%q is no port (1..65535)", text)
+	}
+	f.Port = int(port)
+	return nil
+}
+
+// Cluster returns the membership that the flags ask for, or nil where the API's Nodes are to be the members: without an
+// address to gossip on or, in a cluster, without a selector to find the others with.
+func (f *GossipFlags) Cluster(node string, inCluster bool, seeds membership.SeedSource, log *slog.Logger) (*membership.Cluster, error) {
+	if env := os.Getenv("METALLB_ML_BIND_PORT"); env != "" && f.Port == DefaultGossipPort {
+		if err := f.setPort(env); err != nil {
+			return nil, fmt.Errorf("METALLB_ML_BIND_PORT: %w", err)
+		}
+	}
+	if f.BindAddr == "" || inCluster && f.Labels == "" {
+		log.Info("gossip is off: the Nodes that the API knows are the members",
+			"hint", "give --ml-bindaddr and, in a cluster, --ml-labels to detect dead nodes in seconds")
+		return nil, nil
+	}
+	addr, err := netip.ParseAddr(f.BindAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--ml-bindaddr %q: %w", f.BindAddr, err)
+	}
+	key, err := f.key(log)
+	if err != nil {
+		return nil, err
+	}
+	profile, err := f.profile()
+	if err != nil {
+		return nil, err
+	}
+	cfg := membership.Config{
+		Name: node, Bind: netip.AddrPortFrom(addr, uint16(f.Port)), Seeds: seeds, Profile: profile, Logger: log,
+	}
+	if key != nil {
+		cfg.Keys = [][]byte{key}
+	}
+	return membership.New(cfg)
+}
+
+func (f *GossipFlags) key(log *slog.Logger) ([]byte, error) {
+	if f.SecretKeyPath == "" {
+		log.Warn("the gossip is not encrypted: anyone on the network can claim addresses", "hint", "give --ml-secret-key-path")
+		return nil, nil
+	}
+	file := filepath.Join(f.SecretKeyPath, "secretkey")
+	secret, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the gossip secret: %w; create the Secret with a key %q and mount it at --ml-secret-key-path %s",
+			err, "secretkey", f.SecretKeyPath)
+	}
+	if len(secret) == 0 {
+		log.Warn("the gossip is not encrypted: its secret is empty", "file", file)
+		return nil, nil
+	}
+	return membership.DeriveKey(secret), nil
+}
+
+func (f *GossipFlags) profile() (membership.Profile, error) {
+	base := membership.LAN()
+	if f.WAN {
+		base = membership.WAN()
+	}
+	text, err := os.ReadFile(memberlistFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return base, nil
+	}
+	if err != nil {
+		return base, fmt.Errorf("read the memberlist file: %w", err)
+	}
+	profile, err := membership.ParseProfile(base, text)
+	if err != nil {
+		return base, fmt.Errorf("%s: %w", memberlistFile, err)
+	}
+	return profile, nil
+}

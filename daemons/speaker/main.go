@@ -1,0 +1,194 @@
+// Command speaker announces, on one node, the Service addresses that this node is elected for. It needs CAP_NET_RAW.
+//
+// It reads from an API server or, with --manifests, from a directory of YAML manifests. --help lists the flags,
+// docs/operating.md explains them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/heraldlb/herald/announce"
+	"github.com/heraldlb/herald/daemons/internal/daemon"
+	"github.com/heraldlb/herald/k8sadapter/metrics"
+	"github.com/heraldlb/herald/k8sadapter/source"
+	"github.com/heraldlb/herald/k8sadapter/speaker"
+	"github.com/heraldlb/herald/membership"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// speakerFlags are the flags of the speaker alone.
+type speakerFlags struct {
+	daemon.Flags
+	gossip        daemon.GossipFlags
+	node, members string
+	ignoreExclude bool
+}
+
+// run is the whole program: it returns the exit code when ctx is cancelled, or when something fails.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var flags speakerFlags
+	fs := flag.NewFlagSet("speaker", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	flags.Register(fs)
+	flags.gossip.Register(fs)
+	fs.StringVar(&flags.node, "node-name", os.Getenv("METALLB_NODE_NAME"), "`NAME` of this node (env METALLB_NODE_NAME)")
+	fs.StringVar(&flags.members, "members", "", "with --once: the `NODES` that are alive, comma-separated")
+	fs.BoolVar(&flags.ignoreExclude, "ignore-exclude-lb", false, "ignore the label node.kubernetes.io/exclude-from-external-load-balancers")
+	if code, done := flags.Parse(fs, args, stdout); done {
+		return code
+	}
+	log, err := flags.Logger(stderr)
+	switch {
+	case err != nil:
+	case flags.node == "":
+		err = errors.New("--node-name or METALLB_NODE_NAME must name this node")
+	case flags.Once:
+		err = once(ctx, flags, log, stdout)
+	default:
+		err = serve(ctx, flags, log)
+	}
+	switch {
+	case err == nil:
+		return daemon.ExitOK
+	case errors.Is(err, speaker.ErrRejected):
+		return daemon.ExitRejected
+	}
+	_, _ = fmt.Fprintf(stderr, "speaker: %v\n", err)
+	return daemon.ExitUsage
+}
+
+// once decides on the directory for one node, and prints what it decided.
+func once(ctx context.Context, flags speakerFlags, log *slog.Logger, stdout io.Writer) error {
+	src, err := files(flags, log)
+	if err != nil {
+		return err
+	}
+	set, err := src.Load(ctx)
+	if err != nil {
+		return err
+	}
+	return speaker.Once(stdout, set, speaker.OnceConfig{
+		Node: flags.node, Members: strings.Split(flags.members, ","), LBClass: flags.LBClass,
+		IgnoreExclude: flags.ignoreExclude, Logger: log,
+	})
+}
+
+func files(flags speakerFlags, log *slog.Logger) (*source.Files, error) {
+	namespace, err := flags.InNamespace()
+	if err != nil {
+		return nil, err
+	}
+	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Logger: log})
+}
+
+// provider is a source that runs, of either kind.
+type provider interface {
+	speaker.Source
+	Run(ctx context.Context) error
+}
+
+// open returns the source that the flags ask for, where the metrics listen for it, who may read them, and where to look
+// for the other speakers.
+func open(flags speakerFlags, log *slog.Logger) (provider, string, metrics.Authorizer, membership.SeedSource, error) {
+	if flags.Manifests != "" {
+		src, err := files(flags, log)
+		if err != nil {
+			return nil, "", nil, nil, err
+		}
+		return src, "127.0.0.1", nil, src.NodeSeeds(flags.gossip.Port), nil
+	}
+	kube, err := daemon.Kube(flags.Flags, "metallb-speaker", log)
+	if err != nil {
+		return nil, "", nil, nil, err
+	}
+	return kube, "", metrics.APIAuthorizer{Client: kube.Client()}, kube.PodSeeds(flags.gossip.Labels, flags.gossip.Port), nil
+}
+
+// serve runs until ctx is cancelled. It leaves in order: not eligible, the others take over, silent, gone.
+func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
+	log.Info("starting", "daemon", "speaker", "node", flags.node, "version", daemon.Version())
+	src, host, auth, seeds, err := open(flags, log)
+	if err != nil {
+		return err
+	}
+	cluster, err := flags.gossip.Cluster(flags.node, flags.Manifests == "", seeds, log)
+	if err != nil {
+		return err
+	}
+	ann, err := announce.New(announce.Config{Logger: log})
+	if err != nil {
+		return err
+	}
+	cfg := speaker.Config{
+		Node: flags.node, Source: src, Announcer: ann, LBClass: flags.LBClass, IgnoreExclude: flags.ignoreExclude, Logger: log,
+	}
+	if cluster != nil {
+		cfg.Membership = cluster
+	}
+	spk, err := speaker.New(cfg)
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.Layer2(ann.Stats), metrics.Announcements(spk.Announced),
+		metrics.Client(func() metrics.Updates {
+			s := spk.Stats()
+			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
+		}))
+	listeners, err := daemon.Open(ctx, flags.Flags, daemon.Endpoints{
+		HealthHost: "127.0.0.1", MetricsHost: host, Ready: spk.Ready, Registry: reg, Authorizer: auth,
+	})
+	if err != nil {
+		return err
+	}
+
+	// What runs is cancelled only after the speaker has drained, or when something fails.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, running := errgroup.WithContext(running)
+	for _, l := range listeners {
+		g.Go(func() error { return l.Serve(running) })
+	}
+	g.Go(func() error { return src.Run(running) })
+	g.Go(func() error { return ann.Run(running) })
+	if cluster != nil {
+		g.Go(func() error { return cluster.Run(running) })
+	}
+	g.Go(func() error { return spk.Run(running) })
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			log.Info("leaving")
+			spk.Drain(running)
+			stop()
+		case <-running.Done():
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	log.Info("stopped", "daemon", "speaker")
+	return nil
+}

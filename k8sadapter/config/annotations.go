@@ -59,10 +59,10 @@ func PoolHint(svc *corev1.Service) string {
 	return svc.Annotations[LegacyAllocatedFrom]
 }
 
-// SharingAnnotated says whether the Service has an annotation with a sharing key, under either prefix and whatever its
+// SharesIP says whether the Service has the annotation for a sharing key, under either prefix and whatever its
 // value. MetalLB, and so Herald, does not announce such a Service over layer 2 where an advertisement has service
 // selectors.
-func SharingAnnotated(svc *corev1.Service) bool {
+func SharesIP(svc *corev1.Service) bool {
 	if svc == nil {
 		return false
 	}

@@ -42,26 +42,36 @@ func (c Config) Pool(name string) (Pool, bool) {
 	return c.Pools[i], true
 }
 
-// PoolOf returns the pool that holds all the addresses. Where there is none, and hint names an opaque pool, it is that
-// one: its contents are not known, so the word of the Service (see [PoolHint]) is taken for it. There is no pool for
-// no address, or for addresses that are in different pools.
+// PoolOf returns the pool that holds all the addresses. Where they are outside of all pools, and hint names an opaque
+// pool, it is that one: its contents are not known, so the word of the Service (see [PoolHint]) is taken for it. There
+// is no pool for no address, nor for addresses that are not in one pool.
 //
 // A pool that avoids buggy addresses holds them nevertheless here: it gives none away, but one that a Service has
 // still belongs to it.
 func (c Config) PoolOf(addrs []netip.Addr, hint string) (Pool, bool) {
-	if len(addrs) == 0 {
-		return Pool{}, false
-	}
-	name := ""
+	name, inside := "", 0
 	for _, a := range addrs {
 		held, ok := c.claims.holder(a.Unmap())
-		if !ok || (name != "" && name != held.pool) {
-			p, known := c.Pool(hint)
-			return p, known && p.Alloc.Opaque
+		if !ok {
+			continue
+		}
+		if inside > 0 && name != held.pool {
+			return Pool{}, false
 		}
 		name = held.pool
+		inside++
 	}
-	return c.Pool(name)
+	switch {
+	case len(addrs) == 0:
+		return Pool{}, false
+	case inside == len(addrs):
+		return c.Pool(name)
+	case inside == 0:
+		if p, ok := c.Pool(hint); ok && p.Alloc.Opaque {
+			return p, true
+		}
+	}
+	return Pool{}, false
 }
 
 // L2For returns the advertisements that cover the addresses of the pool for a Service with these labels, sorted by

@@ -36,7 +36,7 @@
 // (metallb.io, and the older metallb.universe.tf). Its errors are of type [*RequestError] and know which Event they
 // deserve, and whether a Service that holds an address keeps it. [StatusAddrs] reads what a Service holds, and
 // [Ours] says whether it is this installation that serves it. [CanServe] and [ServingNodes] are the rules for
-// endpoints, [NetworkUnavailable] and [ExcludedFromLoadBalancers] those for nodes.
+// endpoints, [NetworkUnavailable] and [ExcludedFromLB] those for nodes.
 //
 // # Concurrency
 //

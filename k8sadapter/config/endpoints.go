@@ -50,9 +50,9 @@ func NetworkUnavailable(node *corev1.Node) bool {
 	return false
 }
 
-// ExcludedFromLoadBalancers says whether the node carries the label
+// ExcludedFromLB says whether the node carries the label
 // node.kubernetes.io/exclude-from-external-load-balancers, with any value.
-func ExcludedFromLoadBalancers(node *corev1.Node) bool {
+func ExcludedFromLB(node *corev1.Node) bool {
 	if node == nil {
 		return false
 	}

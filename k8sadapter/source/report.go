@@ -1,0 +1,70 @@
+package source
+
+import (
+	"log/slog"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// report tells of what has become wrong, or right again, since the last look:
+// one log line for each, and one Event for each rejected document.
+func (f *Files) report(m merged) {
+	f.rejected = m.rejected
+	current := make(map[string]*Problem)
+	note := func(problems []*Problem, tell func(*Problem)) {
+		for _, p := range problems {
+			id := p.identity()
+			if f.problems[id] == nil && current[id] == nil {
+				tell(p)
+			}
+			current[id] = p
+		}
+	}
+	note(m.rejected, func(p *Problem) { f.reportRejected(p, m) })
+	note(m.ignored, func(p *Problem) {
+		f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest ignored", p.attrs()...)
+	})
+	note(m.warnings, func(p *Problem) {
+		f.logger.LogAttrs(noContext(), slog.LevelWarn, "part of a manifest has no effect", p.attrs()...)
+	})
+	for id, p := range f.problems {
+		if current[id] == nil {
+			f.logger.LogAttrs(noContext(), slog.LevelInfo, "problem of a manifest is over", p.attrs()...)
+		}
+	}
+	f.problems = maps.Clone(current)
+}
+
+func (f *Files) reportRejected(p *Problem, m merged) {
+	attrs := append(p.attrs(), slog.Bool("lastGoodInForce", m.keeps(p)))
+	f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest rejected", attrs...)
+	f.events.add(p.Object(), corev1.EventTypeWarning, ReasonRejected, p.Error())
+}
+
+// keeps tells whether an older version of what the problem is about is in force.
+func (m *merged) keeps(p *Problem) bool {
+	for _, e := range m.entries {
+		if e.kept && e.file == p.File && (p.Name == "" || e.obj.GetName() == p.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Problem) attrs() []slog.Attr {
+	attrs := []slog.Attr{slog.String("file", p.File)}
+	if p.Line > 0 {
+		attrs = append(attrs, slog.Int("line", p.Line))
+	}
+	for _, field := range []struct{ key, value string }{
+		{"kind", p.Kind},
+		{"namespace", p.Namespace},
+		{"name", p.Name},
+	} {
+		if field.value != "" {
+			attrs = append(attrs, slog.String(field.key, field.value))
+		}
+	}
+	return append(attrs, slog.Any("error", p.Err))
+}

@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 // etcdTimeout bounds the start of etcd; it takes under a second on an idle machine.
 const etcdTimeout = 2 * time.Minute
+
+// walSegment is the size of a file of the write-ahead log, which etcd allocates
+// beforehand, two at a time. Its default of 64 MB is much where tests write to memory.
+const walSegment = 4 << 20
 
 // store is a running etcd.
 type store struct{ *embed.Etcd }
@@ -26,6 +32,12 @@ func startEtcd(s settings) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A killed process leaves its socket behind, and nobody else can be using it:
+	// two members on one directory are kept apart by etcd's lock on its data.
+	if err := os.Remove(s.path("etcd.sock")); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	wal.SegmentSizeBytes = walSegment
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start etcd in %s: %w", cfg.Dir, err)
@@ -60,7 +72,7 @@ func etcdConfig(s settings) (*embed.Config, error) {
 	}
 	cfg := embed.NewConfig()
 	cfg.Dir = s.path("etcd")
-	cfg.LogLevel = "error"
+	cfg.LogLevel = "fatal"   // it calls its own orderly end an error; what stops a start is returned
 	cfg.UnsafeNoFsync = true // it is a test: a stop of the process loses nothing, a power cut may
 	cfg.ListenClientUrls = []url.URL{*client}
 	cfg.AdvertiseClientUrls = []url.URL{*client}

@@ -93,11 +93,8 @@ func open(flags daemon.Flags, log *slog.Logger) (src provider, metricsHost strin
 		src, err = files(flags, log)
 		return src, "127.0.0.1", nil, err
 	}
-	kube, err := daemon.Kube(flags, "metallb-controller", log)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	return kube, "", metrics.APIAuthorizer{Client: kube.Client()}, nil
+	kube, auth, err := daemon.Kube(flags, "metallb-controller", "", log)
+	return kube, "", auth, err
 }
 
 // serve runs until ctx is cancelled.

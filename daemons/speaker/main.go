@@ -116,11 +116,12 @@ func open(flags speakerFlags, log *slog.Logger) (provider, string, metrics.Autho
 		}
 		return src, "127.0.0.1", nil, src.NodeSeeds(flags.gossip.Port), nil
 	}
-	kube, err := daemon.Kube(flags.Flags, "metallb-speaker", log)
+	kube, auth, err := daemon.Kube(flags.Flags, "metallb-speaker", flags.node, log)
 	if err != nil {
 		return nil, "", nil, nil, err
 	}
-	return kube, "", metrics.APIAuthorizer{Client: kube.Client()}, kube.PodSeeds(flags.gossip.Labels, flags.gossip.Port), nil
+	seeds, err := kube.PodSeeds(flags.gossip.Labels, flags.gossip.Port)
+	return kube, "", auth, seeds, err
 }
 
 // serve runs until ctx is cancelled. It leaves in order: not eligible, the others take over, silent, gone.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
 // watch registers for the changes that can matter. What cannot (a node's heartbeat, a pool's counters that we wrote
@@ -47,6 +48,9 @@ func (c *Controller) watch() error {
 
 // register calls notify for every addition, deletion, and update that same does not call equal.
 func register[T any](inf cache.SharedIndexInformer, notify func(any), same func(a, b T) bool) error {
+	if err := inf.SetTransform(source.Strip); err != nil {
+		return err
+	}
 	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    notify,
 		DeleteFunc: notify,

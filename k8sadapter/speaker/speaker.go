@@ -416,6 +416,9 @@ func register[T any](s *Speaker, inf cache.SharedIndexInformer, same func(a, b T
 		default:
 		}
 	}
+	if err := inf.SetTransform(source.Strip); err != nil {
+		return err
+	}
 	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    notify,
 		DeleteFunc: notify,

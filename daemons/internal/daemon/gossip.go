@@ -23,7 +23,7 @@ const memberlistFile = "/etc/metallb/memberlist/config.json"
 // GossipFlags are the flags that concern the membership. Names and defaults are MetalLB's.
 type GossipFlags struct {
 	BindAddr, Labels, SecretKeyPath string
-	Port                            int
+	Port                            uint16
 	WAN                             bool
 }
 
@@ -42,7 +42,7 @@ func (f *GossipFlags) setPort(text string) error {
 	if err != nil || port == 0 {
 		return fmt.Errorf("%q is no port (1..65535)", text)
 	}
-	f.Port = int(port)
+	f.Port = uint16(port)
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (f *GossipFlags) Cluster(node string, inCluster bool, seeds membership.Seed
 		return nil, err
 	}
 	cfg := membership.Config{
-		Name: node, Bind: netip.AddrPortFrom(addr, uint16(f.Port)), Seeds: seeds, Profile: profile, Logger: log,
+		Name: node, Bind: netip.AddrPortFrom(addr, f.Port), Seeds: seeds, Profile: profile, Logger: log,
 	}
 	if key != nil {
 		cfg.Keys = [][]byte{key}

@@ -4,18 +4,32 @@ import (
 	"fmt"
 	"log/slog"
 
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/heraldlb/herald/k8sadapter/metrics"
 	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
-// Kube returns the source that reads from the API server that the flags name. component is the source of its Events.
-func Kube(flags Flags, component string, log *slog.Logger) (*source.Kube, error) {
+// Kube returns the source that reads from the API server that the flags name, and who that server lets read the metrics.
+// component and host are the source of its Events. client-go's log goes to log from now on.
+func Kube(flags Flags, component, host string, log *slog.Logger) (*source.Kube, metrics.Authorizer, error) {
 	namespace, err := flags.InNamespace()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	source.RedirectKlog(log)
 	rest, err := source.RESTConfig(flags.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w; outside a cluster give --kubeconfig FILE or --manifests DIR", err)
+		return nil, nil, fmt.Errorf("%w; outside a cluster give --kubeconfig FILE or --manifests DIR", err)
 	}
-	return source.NewKube(source.KubeConfig{RESTConfig: rest, Namespace: namespace, Component: component, Logger: log})
+	rest.UserAgent = component
+	src, err := source.NewKube(source.KubeConfig{RESTConfig: rest, Namespace: namespace, Component: component, Host: host, Logger: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	return src, metrics.APIAuthorizer{Client: client}, nil
 }

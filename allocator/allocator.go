@@ -14,8 +14,8 @@ type Config struct {
 	// Pools are the first pools; SetPools replaces them. None is allowed: then
 	// every request fails with ErrNoPool.
 	Pools []Pool
-	// Logger gets a record for each holder that a change of pools displaces or
-	// puts under another pool. Nil discards.
+	// Logger gets a record of each change of pools, and of each holder that it
+	// displaces. Nil discards.
 	Logger *slog.Logger
 }
 

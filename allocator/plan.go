@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 )
@@ -38,10 +37,10 @@ func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
 			return pl, nil
 		}
 	}
-	if pl, ok := choose(w, a.table.scoped(w)); ok {
+	if pl, ok := choose(w, a.table.scoped(w.req.Namespace)); ok {
 		return pl, nil
 	}
-	if pl, ok := choose(w, slices.Values(a.table.open)); ok {
+	if pl, ok := choose(w, a.table.open); ok {
 		return pl, nil
 	}
 	return placement{}, a.unmet(w)
@@ -194,18 +193,21 @@ func (a *Allocator) planNamed(w *wish, cur *holding) (placement, error) {
 			return pl, nil
 		}
 	}
-	if pl, ok := choose(w, slices.Values([]*pool{p})); ok {
+	if pl, ok := choose(w, []*pool{p}); ok {
 		return pl, nil
 	}
 	return placement{}, a.unmet(w)
 }
 
-// choose takes the first pool that offers all wanted families or, if one of
+// choose takes the first pool that selects the labels and offers all wanted families or, if one of
 // them is acceptable, the first that offers the preferred one, or else the
 // first that offers the other.
-func choose(w *wish, pools iter.Seq[*pool]) (placement, bool) {
+func choose(w *wish, pools []*pool) (placement, bool) {
 	var fallback [2]*pool // by preference
-	for p := range pools {
+	for _, p := range pools {
+		if !p.selects(w.req.Labels) {
+			continue
+		}
 		first := p.offers(w.families[0])
 		if w.n == 1 {
 			if first {

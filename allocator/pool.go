@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"net/netip"
 	"slices"
@@ -155,20 +154,17 @@ func (t *table) enlist(p *pool) {
 	}
 }
 
-// scoped yields the pools with a scope that serve the request, by rank.
-func (t *table) scoped(w *wish) iter.Seq[*pool] {
-	return func(yield func(*pool) bool) {
-		named, any := t.byNamespace[w.req.Namespace], t.anywhere
-		for len(named)+len(any) > 0 {
-			list := &named
-			if len(named) == 0 || len(any) > 0 && any[0].rank < named[0].rank {
-				list = &any
-			}
-			p := (*list)[0]
-			*list = (*list)[1:]
-			if p.selects(w.req.Labels) && !yield(p) {
-				return
-			}
-		}
+// scoped returns the pools with a scope that serve the namespace, by rank. The
+// result is not to be changed.
+func (t *table) scoped(namespace string) []*pool {
+	named, anywhere := t.byNamespace[namespace], t.anywhere
+	if len(named) == 0 {
+		return anywhere
 	}
+	if len(anywhere) == 0 {
+		return named
+	}
+	merged := slices.Concat(named, anywhere)
+	slices.SortFunc(merged, func(a, b *pool) int { return cmp.Compare(a.rank, b.rank) })
+	return merged
 }

@@ -25,10 +25,15 @@ type Change struct {
 }
 
 // SetPools replaces all pools and returns the holders that lost their
-// addresses; ReplacePools tells more.
+// addresses, in order of owner. ReplacePools is the same and tells more.
 func (a *Allocator) SetPools(pools []Pool) (displaced []Displaced, err error) {
-	change, err := a.ReplacePools(pools)
-	return change.Displaced, err
+	if err := joinFaults(ValidatePools(pools)); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	displaced, _ = a.replace(pools)
+	return displaced, nil
 }
 
 // ReplacePools replaces all pools. With an error, which joins one *PoolError
@@ -44,37 +49,54 @@ func (a *Allocator) ReplacePools(pools []Pool) (Change, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old := a.table
-	t, fresh := newTable(pools, old)
-	var change Change
+	displaced, moved := a.replace(pools)
+	slices.SortFunc(moved, func(x, y move) int { return cmp.Compare(x.h.owner, y.h.owner) })
+	change := Change{Displaced: displaced}
+	for _, m := range moved {
+		change.Renamed = append(change.Renamed, Renamed{m.h.assignment(), m.from.Name})
+	}
+	return change, nil
+}
+
+// move is a holding that got from one pool to another.
+type move struct {
+	h    *holding
+	from *pool
+}
+
+func (a *Allocator) replace(pools []Pool) (displaced []Displaced, moved []move) {
+	t, fresh := newTable(pools, a.table)
 	for _, h := range a.owners {
 		p, err := t.successor(h, fresh)
-		switch {
-		case err != nil:
-			gone := Displaced{h.assignment(), err}
-			if t.byName[gone.Pool] == nil {
-				gone.Why = fmt.Errorf("pool %q was removed: %w", gone.Pool, err)
-			}
-			change.Displaced = append(change.Displaced, gone)
-		case p.Name != h.pool.Name:
-			change.Renamed = append(change.Renamed, Renamed{Assignment{h.owner, p.Name, slices.Clone(h.list())}, h.pool.Name})
-			h.pool = p
-		default:
-			h.pool = p
+		if err != nil {
+			displaced = append(displaced, t.displace(h, err))
+			continue
 		}
+		if p.Name != h.pool.Name {
+			moved = append(moved, move{h, h.pool})
+		}
+		h.pool = p
 	}
-	for _, d := range change.Displaced {
+	slices.SortFunc(displaced, func(x, y Displaced) int { return cmp.Compare(x.Owner, y.Owner) })
+	for _, d := range displaced {
 		h := a.owners[d.Owner]
 		for _, addr := range h.list() {
 			a.vacate(addr, h)
 		}
 		delete(a.owners, d.Owner)
+		a.log.Info("address lost by a change of pools", "owner", d.Owner, "addrs", d.Addrs, "pool", d.Pool, "why", d.Why)
 	}
 	a.table = t
 	a.settle(fresh)
-	change.sort()
-	a.report(change)
-	return change, nil
+	a.log.Info("pools replaced", "pools", len(pools), "displaced", len(displaced), "renamed", len(moved))
+	return displaced, moved
+}
+
+func (t *table) displace(h *holding, why error) Displaced {
+	if t.byName[h.pool.Name] == nil {
+		why = fmt.Errorf("pool %q was removed: %w", h.pool.Name, why)
+	}
+	return Displaced{h.assignment(), why}
 }
 
 // successor returns the pool under which h goes on.
@@ -126,19 +148,5 @@ func (a *Allocator) settle(fresh map[*pool]bool) {
 	}
 	for _, g := range a.groups {
 		slices.SortFunc(g.slots, (*slot).cmp)
-	}
-}
-
-func (c *Change) sort() {
-	slices.SortFunc(c.Displaced, func(x, y Displaced) int { return cmp.Compare(x.Owner, y.Owner) })
-	slices.SortFunc(c.Renamed, func(x, y Renamed) int { return cmp.Compare(x.Owner, y.Owner) })
-}
-
-func (a *Allocator) report(c Change) {
-	for _, d := range c.Displaced {
-		a.log.Info("address lost by a change of pools", "owner", d.Owner, "addrs", d.Addrs, "pool", d.Pool, "why", d.Why)
-	}
-	for _, r := range c.Renamed {
-		a.log.Info("address is in another pool now", "owner", r.Owner, "addrs", r.Addrs, "pool", r.Pool, "from", r.From)
 	}
 }

@@ -90,7 +90,7 @@ func startBackend(t *testing.T, node *Host) *Process {
 func await(ctx context.Context, from *Host, addr netip.Addr) (Answer, error) {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		answer, err := from.Fetch(attempt, addr, testPort)
+		answer, err := from.Fetch(attempt, netip.AddrPortFrom(addr, testPort), "/")
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return answer, err
@@ -134,7 +134,7 @@ func TestKernelDoesNotAnswerForServedAddresses(t *testing.T) {
 
 	for _, vip := range testVIPs() {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := n.client.Fetch(ctx, vip, testPort)
+		_, err := n.client.Fetch(ctx, netip.AddrPortFrom(vip, testPort), "/")
 		cancel()
 		var timeout net.Error
 		require.ErrorAs(t, err, &timeout)
@@ -155,7 +155,7 @@ func TestUnpluggedHostIsSilent(t *testing.T) {
 	require.NoError(t, n.nodes[0].Unplug())
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = n.client.Fetch(ctx, addr, testPort)
+	_, err = n.client.Fetch(ctx, netip.AddrPortFrom(addr, testPort), "/")
 	require.Error(t, err)
 
 	require.NoError(t, n.nodes[0].Plug())
@@ -179,7 +179,7 @@ func TestWatchSeesAFailover(t *testing.T) {
 	_, err := await(patience(t), n.client, netip.MustParseAddr("192.0.2.2"))
 	require.NoError(t, err)
 
-	watch := n.client.NewWatch(WatchConfig{Addr: vip, Port: testPort})
+	watch := n.client.NewWatch(WatchConfig{Target: netip.AddrPortFrom(vip, testPort)})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- watch.Run(ctx) }()

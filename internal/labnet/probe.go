@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Answer is what a backend answered to one request.
+// Answer is what a web server answered to one request.
 type Answer struct {
-	// Node is the node that answered.
+	// Node is the node that answered; empty when no backend did.
 	Node string
 	// Status is the status line, such as "200 OK".
 	Status string
@@ -23,11 +23,10 @@ type Answer struct {
 	Page string
 }
 
-// Fetch gets http://addr:port/ from the host over a new connection. Nothing is
-// retried; ctx bounds the whole of it.
-func (h *Host) Fetch(ctx context.Context, addr netip.Addr, port uint16) (Answer, error) {
-	target := netip.AddrPortFrom(addr, port).String()
-	conn, err := h.space.DialContext(ctx, "tcp", target)
+// Fetch gets http://target/path from the host over a new connection; path
+// begins with a slash. Nothing is retried; ctx bounds the whole of it.
+func (h *Host) Fetch(ctx context.Context, target netip.AddrPort, path string) (Answer, error) {
+	conn, err := h.space.DialContext(ctx, "tcp", target.String())
 	if err != nil {
 		return Answer{}, fmt.Errorf("labnet: fetch: %w", err)
 	}
@@ -35,16 +34,17 @@ func (h *Host) Fetch(ctx context.Context, addr netip.Addr, port uint16) (Answer,
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
-	answer, err := exchange(ctx, conn, target)
+	url := "http://" + target.String() + path
+	answer, err := exchange(ctx, conn, url)
 	if err != nil {
-		return Answer{}, fmt.Errorf("labnet: fetch http://%s/: %w", target, err)
+		return Answer{}, fmt.Errorf("labnet: fetch %s: %w", url, err)
 	}
 	return answer, nil
 }
 
 // exchange sends one request over conn and reads the answer.
-func exchange(ctx context.Context, conn net.Conn, host string) (Answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", http.NoBody)
+func exchange(ctx context.Context, conn net.Conn, url string) (Answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -57,7 +57,7 @@ func exchange(ctx context.Context, conn net.Conn, host string) (Answer, error) {
 		return Answer{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return Answer{}, err
 	}
@@ -77,8 +77,7 @@ type Sample struct {
 
 // WatchConfig says how a [Watch] asks.
 type WatchConfig struct {
-	Addr netip.Addr
-	Port uint16
+	Target netip.AddrPort
 	// Interval is the time between the starts of two requests; zero means 10 ms.
 	Interval time.Duration
 	// Timeout bounds one request; zero means 100 ms. Requests overlap when it
@@ -131,7 +130,7 @@ func (w *Watch) ask(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
 	s := Sample{Start: time.Now()}
-	answer, err := w.host.Fetch(limited, w.cfg.Addr, w.cfg.Port)
+	answer, err := w.host.Fetch(limited, w.cfg.Target, "/")
 	s.End = time.Now()
 	if err == nil {
 		s.Node = answer.Node
@@ -168,7 +167,7 @@ func (w *Watch) Await(ctx context.Context, want func(Sample) bool) (Sample, erro
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Sample{}, fmt.Errorf("labnet: watch of %s, %d requests: %w", w.cfg.Addr, next, ctx.Err())
+			return Sample{}, fmt.Errorf("labnet: watch of %s, %d requests: %w", w.cfg.Target, next, ctx.Err())
 		}
 	}
 }

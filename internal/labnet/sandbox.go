@@ -205,6 +205,25 @@ func (in *Inner) OutsidePID(pid int) (int, error) {
 	return 0, fmt.Errorf("labnet: process %d of the sandbox is not visible outside", pid)
 }
 
+// EnterCommand returns the command by which somebody outside gets a shell in
+// the network, on the scratch file system, and in the user namespace if there
+// is one, of a process that the sandbox knows as pid.
+func (in *Inner) EnterCommand(pid int) (string, error) {
+	number, err := in.OutsidePID(pid)
+	if err != nil {
+		return "", err
+	}
+	user := ""
+	if own, err := os.Readlink("/proc/thread-self/ns/user"); err == nil {
+		// Process 1 of the machine is unreadable for an ordinary user; that
+		// one has a user namespace.
+		if machine, err := in.outside.Readlink("1/ns/user"); err != nil || machine != own {
+			user = "-U --preserve-credentials "
+		}
+	}
+	return fmt.Sprintf("nsenter %s-n -m -t %d", user, number), nil
+}
+
 // innermostPID returns the last number of the line NSpid of a status file:
 // the process number in the innermost namespace.
 func innermostPID(status string) int {

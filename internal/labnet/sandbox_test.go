@@ -92,11 +92,11 @@ func serveUntilTold(inner *Inner) error {
 	if err != nil {
 		return err
 	}
-	pid, err := inner.OutsidePID(pause.PID())
+	enter, err := inner.EnterCommand(pause.PID())
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready", pid)
+	fmt.Println("ready " + enter)
 	<-stop
 	return nil
 }
@@ -199,8 +199,9 @@ func TestKilledProgramLeavesNothing(t *testing.T) {
 // which the pause process is known here.
 func requirePausePID(t *testing.T, line string) {
 	t.Helper()
-	pid, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	_, pid, ok := strings.Cut(strings.TrimSpace(line), "-n -m -t ")
 	require.True(t, ok, line)
+	require.True(t, strings.HasPrefix(line, "ready nsenter "), line)
 	cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
 	require.NoError(t, err)
 	assert.Equal(t, pauseRole, strings.TrimRight(string(cmdline), "\x00"))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heraldlb/herald/internal/labnet/labnettest"
 )
 
 // nestedMain is process 1 of a sandbox that a test starts. Its argument says
@@ -159,8 +161,8 @@ func TestSandboxEnds(t *testing.T) {
 			require.NoError(t, err)
 			line, err := bufio.NewReader(r).ReadString('\n')
 			require.NoError(t, err)
-			trace := traceOf(t, sandbox.PID())
-			require.NotEmpty(t, trace.spaces)
+			trace := labnettest.TraceOf(sandbox.PID())
+			require.GreaterOrEqual(t, trace.Namespaces(), 5, "four of the network, and its own")
 			requirePausePID(t, line)
 
 			require.NoError(t, tt.end(sandbox))
@@ -171,7 +173,7 @@ func TestSandboxEnds(t *testing.T) {
 			} else {
 				require.ErrorContains(t, err, tt.err)
 			}
-			trace.requireGone(t)
+			trace.RequireGone(t)
 		})
 	}
 }
@@ -187,12 +189,12 @@ func TestKilledProgramLeavesNothing(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	requirePausePID(t, line)
-	trace := traceOf(t, cmd.Process.Pid)
-	require.GreaterOrEqual(t, len(trace.pids), 3, "the program, process 1 and the pause process")
+	trace := labnettest.TraceOf(cmd.Process.Pid)
+	require.GreaterOrEqual(t, trace.Processes(), 3, "the program, process 1 and the pause process")
 
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	trace.requireGone(t)
+	trace.RequireGone(t)
 }
 
 // requirePausePID reads the line of serveUntilTold: it must give the number by
@@ -233,100 +235,4 @@ func TestScratchPoint(t *testing.T) {
 	assert.Equal(t, a, got)
 	_, err = scratchPoint(candidates, []string{a, b})
 	require.ErrorContains(t, err, b)
-}
-
-// trace is what a process and its descendants hold at one moment.
-type trace struct {
-	pids   map[string]bool // number and start time
-	spaces map[string]bool // links such as net:[4026532000]
-}
-
-// traceOf collects the processes from root downwards, and the namespaces that
-// they are in or hold open and that this process is not in.
-func traceOf(t *testing.T, root int) trace {
-	t.Helper()
-	tr := trace{pids: map[string]bool{}, spaces: map[string]bool{}}
-	own := linksOf("self")
-	family := map[string]bool{strconv.Itoa(root): true}
-	for grown := true; grown; {
-		grown = false
-		for pid, p := range processes() {
-			if family[p.parent] && !family[pid] {
-				family[pid], grown = true, true
-			}
-		}
-	}
-	for pid, p := range processes() {
-		if !family[pid] {
-			continue
-		}
-		tr.pids[pid+"@"+p.started] = true
-		for link := range linksOf(pid) {
-			if !own[link] {
-				tr.spaces[link] = true
-			}
-		}
-	}
-	return tr
-}
-
-// requireGone waits until no process of the trace runs and no process holds a
-// namespace of it: the kernel takes them down after the last process ended.
-func (tr trace) requireGone(t *testing.T) {
-	t.Helper()
-	var left []string
-	require.Eventually(t, func() bool {
-		left = nil
-		for pid, p := range processes() {
-			if tr.pids[pid+"@"+p.started] {
-				left = append(left, "process "+pid)
-			}
-			for link := range linksOf(pid) {
-				if tr.spaces[link] {
-					left = append(left, link)
-				}
-			}
-		}
-		return len(left) == 0
-	}, 10*time.Second, 10*time.Millisecond, "left behind: %v", left)
-}
-
-type processInfo struct{ parent, started string }
-
-// processes reads /proc/PID/stat of every process that is no zombie.
-func processes() map[string]processInfo {
-	all := map[string]processInfo{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(data), ") ")
-		fields := strings.Fields(rest)
-		if len(fields) > 19 && fields[0] != "Z" && fields[0] != "X" {
-			all[filepath.Base(filepath.Dir(file))] = processInfo{parent: fields[1], started: fields[19]}
-		}
-	}
-	return all
-}
-
-// linksOf returns the namespaces that a process is in or holds open.
-func linksOf(pid string) map[string]bool {
-	links := map[string]bool{}
-	for _, dir := range []string{"ns", "fd"} {
-		files, _ := filepath.Glob("/proc/" + pid + "/" + dir + "/*")
-		for _, file := range files {
-			link, err := os.Readlink(file)
-			if err != nil {
-				continue
-			}
-			for _, kind := range []string{"net:", "pid:", "mnt:", "user:"} {
-				if strings.HasPrefix(link, kind) {
-					links[link] = true
-				}
-			}
-		}
-	}
-	return links
 }

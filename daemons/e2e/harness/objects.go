@@ -35,12 +35,8 @@ func (s *Server) advertisements() dynamic.ResourceInterface {
 // CreatePool makes an IPAddressPool.
 func (s *Server) CreatePool(t testing.TB, name string, addresses ...string) {
 	t.Helper()
-	list := make([]any, len(addresses))
-	for i, a := range addresses {
-		list[i] = a
-	}
 	pool := custom("IPAddressPool", name)
-	require.NoError(t, unstructured.SetNestedSlice(pool.Object, list, "spec", "addresses"))
+	require.NoError(t, unstructured.SetNestedStringSlice(pool.Object, addresses, "spec", "addresses"))
 	_, err := s.pools().Create(t.Context(), pool, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
@@ -181,12 +177,15 @@ func (s *Server) Events(t testing.TB, service *corev1.Service) []corev1.Event {
 }
 
 // Settle waits until the controller has dealt with everything that happened
-// before: it makes a Service that asks for an address of a pool of its own, waits
-// until it has it, and removes both. The controller has one queue.
+// before: it makes a Service that asks for an address of a pool that is there for
+// it alone, waits until it has it, and removes both. The controller has one queue.
 func (s *Server) Settle(t testing.TB) {
 	t.Helper()
 	const name, pool, address = "settle", "settle", "198.51.100.1"
-	s.CreatePool(t, pool, address+"/32")
+	object := custom("IPAddressPool", pool)
+	object.Object["spec"] = map[string]any{"addresses": []any{address + "/32"}, "autoAssign": false}
+	_, err := s.pools().Create(t.Context(), object, metav1.CreateOptions{})
+	require.NoError(t, err)
 	s.CreateService(t, name, WithAnnotation("metallb.io/address-pool", pool))
 	s.AwaitAddresses(t, name, address)
 	s.DeleteService(t, name)

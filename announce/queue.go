@@ -22,17 +22,25 @@ type round struct {
 // also ordered by time.
 type queue struct {
 	interval time.Duration
-	wake     chan struct{} // capacity 1
+	held     func(netip.Addr) *tenure // who holds the address here now; nil: nobody
+	wake     chan struct{}            // capacity 1
 
-	mu     sync.Mutex
-	fresh  []round // to be sent at once
-	later  []round // by due
-	bursts map[*tenure]uint64
-	last   uint64
+	mu      sync.Mutex
+	fresh   []round // to be sent at once
+	later   []round // by due
+	bursts  map[*tenure]uint64
+	last    uint64
+	tidyLen int // length of fresh at which it is searched for the dead
 }
 
-func newQueue(interval time.Duration) *queue {
-	return &queue{interval: interval, wake: make(chan struct{}, 1), bursts: make(map[*tenure]uint64)}
+// tidyMin keeps small queues from being searched.
+const tidyMin = 4096
+
+func newQueue(interval time.Duration, held func(netip.Addr) *tenure) *queue {
+	return &queue{
+		interval: interval, held: held, wake: make(chan struct{}, 1),
+		bursts: make(map[*tenure]uint64), tidyLen: tidyMin,
+	}
 }
 
 // add starts a burst of rounds for each entry, in place of a running one.
@@ -44,9 +52,27 @@ func (q *queue) add(entries iter.Seq[*entry], rounds int) {
 		q.bursts[e.tenure] = q.last
 		q.fresh = append(q.fresh, round{addr: e.addr, tenure: e.tenure, burst: q.last, left: rounds})
 	}
+	if len(q.fresh) >= q.tidyLen { // a link that takes no frames must not cost memory for ever
+		q.fresh = slices.DeleteFunc(q.fresh, func(r round) bool { return !q.alive(r) })
+		q.tidyLen = max(tidyMin, 2*len(q.fresh))
+	}
 	if len(q.fresh) > 0 {
 		notify(q.wake)
 	}
+}
+
+// alive reports whether a round is still to be sent: no newer burst has replaced
+// it, and its address is still held by the same tenure. An address that is gone
+// must not be claimed again.
+func (q *queue) alive(r round) bool {
+	if q.bursts[r.tenure] != r.burst {
+		return false
+	}
+	if q.held(r.addr) != r.tenure {
+		delete(q.bursts, r.tenure)
+		return false
+	}
+	return true
 }
 
 // idle returns those of the entries that are not in a burst.
@@ -82,20 +108,20 @@ func (q *queue) take(dst []round, limit int, now time.Time) (due []round, wait t
 	return dst, -1
 }
 
-// pick moves the first round of list to dst, unless a newer burst replaced it.
+// pick moves the first round of list to dst if it is alive.
 func (q *queue) pick(dst []round, list *[]round) []round {
 	r := (*list)[0]
 	*list = (*list)[1:]
 	if len(*list) == 0 {
 		*list = nil // frees what the slice has left behind
 	}
-	if q.bursts[r.tenure] != r.burst {
+	if !q.alive(r) {
 		return dst
 	}
 	return append(dst, r)
 }
 
-// done is told of rounds that were sent, or (dropped) need not be sent any more.
+// done is told of rounds that were sent, and queues the next ones.
 func (q *queue) done(rounds []round, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"iter"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,9 +36,9 @@ type responder struct {
 func startResponder(a *Announcer, l Link, p Protocol, conn Conn) *responder {
 	r := &responder{
 		a: a, protocol: p, link: l.Name, own: l.mac(), conn: conn,
-		queue:  newQueue(a.cfg.Interval),
 		closed: make(chan struct{}),
 	}
+	r.queue = newQueue(a.cfg.Interval, r.held)
 	r.wg.Go(r.read)
 	r.wg.Go(r.send)
 	return r
@@ -156,37 +157,25 @@ func (r *responder) send() {
 			}
 			continue
 		}
-		live := r.live(rounds)
 		frames = frames[:0]
-		for _, d := range live {
+		for _, d := range rounds {
 			frames = r.appendRound(frames, buf, d)
 		}
-		r.write(frames, live)
+		r.write(frames, rounds)
 		now := time.Now()
-		r.queue.done(live, now)
+		r.queue.done(rounds, now)
 		if wait := pace.sent(len(frames), now); wait > 0 && !r.sleep(wait) {
 			return
 		}
 	}
 }
 
-// live keeps the rounds whose address is still held, by the same tenure, and
-// still allowed on this link. The others end here: an address that is gone must
-// not be claimed again.
-func (r *responder) live(rounds []round) []round {
-	t := r.a.table.Load()
-	kept := rounds[:0]
-	var gone []round
-	for _, d := range rounds {
-		if e := t.lookup(d.addr); e != nil && e.tenure == d.tenure && e.allows(r.link) {
-			kept = append(kept, d)
-			continue
-		}
-		d.left = 0
-		gone = append(gone, d)
+// held returns the present tenure of an address that this link announces.
+func (r *responder) held(addr netip.Addr) *tenure {
+	if e := r.a.table.Load().lookup(addr); e != nil && e.allows(r.link) {
+		return e.tenure
 	}
-	r.queue.done(gone, time.Time{})
-	return kept
+	return nil
 }
 
 func (r *responder) appendRound(frames, buf [][]byte, d round) [][]byte {
@@ -201,9 +190,6 @@ func (r *responder) appendRound(frames, buf [][]byte, d round) [][]byte {
 
 // write sends gratuitous frames, and waits a little where a queue is full.
 func (r *responder) write(frames [][]byte, rounds []round) {
-	if len(frames) == 0 {
-		return
-	}
 	perRound, sent := len(frames)/len(rounds), 0
 	for try := 0; sent < len(frames); try++ {
 		n, err := r.conn.WriteFrames(frames[sent:])

@@ -254,6 +254,7 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 		c.wakePending()
 	}
 	if changed(svc, out.next) {
+		c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 		start := time.Now()
 		if _, err := c.src.PatchService(ctx, svc, out.next); err != nil {
 			if apierrors.IsNotFound(err) {

@@ -430,7 +430,10 @@ func TestExplicitWishes(t *testing.T) {
 func TestCreatedAgainIsNew(t *testing.T) {
 	w := newWorld(t, pool("p", "192.0.2.0/31"))
 	w.serve(lb("s"))
-	w.serve(lb("s", func(s *corev1.Service) { s.UID = "another"; annotated(config.AnnotationLoadBalancerIPs, "192.0.2.1")(s) }))
+	w.serve(lb("s", func(s *corev1.Service) {
+		s.UID = "another"
+		annotated(config.AnnotationLoadBalancerIPs, "192.0.2.1")(s)
+	}))
 	assert.Equal(t, "192.0.2.1", w.ips("s"))
 	w.serve(lb("t"))
 	assert.Equal(t, "192.0.2.0", w.ips("t"))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type node struct {
 type daemon struct {
 	*labnet.Process
 	dismissed atomic.Bool
+	helper    bool // of the lab itself: nobody cares how it ends
 }
 
 // newCluster builds the network and writes the manifests; it starts nothing.
@@ -179,7 +181,7 @@ func (c *cluster) spawn(name string, host *labnet.Host, cmd *exec.Cmd) (*daemon,
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{Process: p}
+	d := &daemon{Process: p, helper: strings.HasPrefix(cmd.Path, "/proc/self/")}
 	c.started = append(c.started, d)
 	go func() {
 		<-p.Exited()
@@ -260,7 +262,7 @@ func (c *cluster) stop() error {
 		default:
 		}
 		wg.Go(func() {
-			if c.isBackend(d) {
+			if d.helper {
 				errs[i] = d.kill()
 			} else {
 				errs[i] = d.leave(ctx)
@@ -269,15 +271,6 @@ func (c *cluster) stop() error {
 	}
 	wg.Wait()
 	return errors.Join(append(errs, c.lan.Close())...)
-}
-
-func (c *cluster) isBackend(d *daemon) bool {
-	for _, n := range c.nodes {
-		if n.backend == d {
-			return true
-		}
-	}
-	return false
 }
 
 // printLogs prints the last lines of what every daemon said.

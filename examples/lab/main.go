@@ -89,12 +89,12 @@ func inside() int {
 		out = newConsole(os.Stderr)
 	}
 	if err := runLab(ctx, opts, inner, out); err != nil {
-		if ctx.Err() != nil {
-			out.step("interrupted; everything is taken down")
-			return exitInterrupted
+		if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+			fmt.Fprintln(os.Stderr, "\nlab:", err)
+			return exitFailed
 		}
-		fmt.Fprintln(os.Stderr, "\nlab:", err)
-		return exitFailed
+		out.step("interrupted; everything is taken down")
+		return exitInterrupted
 	}
 	return exitOK
 }

@@ -187,7 +187,7 @@ func until(ctx context.Context, patience time.Duration, condition func(context.C
 		select {
 		case <-limited.Done():
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return errors.Join(ctx.Err(), context.Cause(ctx))
 			}
 			return fmt.Errorf("waited %s: %w", patience, last)
 		case <-time.After(pollInterval):

@@ -198,7 +198,7 @@ func (in *Inner) OutsidePID(pid int) (int, error) {
 			continue // of another namespace, another user's, or just ended
 		}
 		status, err := in.outside.ReadFile(entry.Name() + "/status")
-		if err == nil && innermostPID(string(status)) == pid {
+		if err == nil && lastNumber(string(status), "NSpid:") == pid {
 			return number, nil
 		}
 	}
@@ -214,25 +214,41 @@ func (in *Inner) EnterCommand(pid int) (string, error) {
 		return "", err
 	}
 	user := ""
-	if own, err := os.Readlink("/proc/thread-self/ns/user"); err == nil {
-		// Process 1 of the machine is unreadable for an ordinary user; that
-		// one has a user namespace.
-		if machine, err := in.outside.Readlink("1/ns/user"); err != nil || machine != own {
-			user = "-U --preserve-credentials "
-		}
+	if in.hasUserNamespace() {
+		user = "-U --preserve-credentials "
 	}
 	return fmt.Sprintf("nsenter %s-n -m -t %d", user, number), nil
 }
 
-// innermostPID returns the last number of the line NSpid of a status file:
-// the process number in the innermost namespace.
-func innermostPID(status string) int {
-	for line := range strings.Lines(status) {
-		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
+// hasUserNamespace reports whether the sandbox has a user namespace of its own:
+// one that its parent outside is not in. The parent's is unreadable from there.
+func (in *Inner) hasUserNamespace() bool {
+	own, err := os.Readlink("/proc/thread-self/ns/user")
+	if err != nil {
+		return false
+	}
+	self, err := in.OutsidePID(os.Getpid())
+	if err != nil {
+		return false
+	}
+	status, err := in.outside.ReadFile(strconv.Itoa(self) + "/status")
+	if err != nil {
+		return false
+	}
+	link, err := in.outside.Readlink(strconv.Itoa(lastNumber(string(status), "PPid:")) + "/ns/user")
+	return err != nil || link != own
+}
+
+// lastNumber returns the last number of a line of a /proc/PID/status file; 0
+// when there is none. The last of NSpid is the process number in the innermost
+// namespace.
+func lastNumber(status, line string) int {
+	for text := range strings.Lines(status) {
+		if numbers, ok := strings.CutPrefix(text, line); ok {
 			fields := strings.Fields(numbers)
 			if len(fields) > 0 {
-				pid, _ := strconv.Atoi(fields[len(fields)-1])
-				return pid
+				number, _ := strconv.Atoi(fields[len(fields)-1])
+				return number
 			}
 		}
 	}

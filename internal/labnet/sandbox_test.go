@@ -145,18 +145,20 @@ func TestSandboxExitStatus(t *testing.T) {
 func TestSandboxEnds(t *testing.T) {
 	tests := []struct {
 		name string
+		user bool
 		end  func(s *Sandbox) error
 		code int
 		err  string
 	}{
-		{"when told", func(s *Sandbox) error { return s.Signal(syscall.SIGTERM) }, 0, ""},
-		{"when killed", func(s *Sandbox) error { return s.Signal(syscall.SIGKILL) }, 1, "signal: killed"},
+		{"when told", false, func(s *Sandbox) error { return s.Signal(syscall.SIGTERM) }, 0, ""},
+		{"when killed", true, func(s *Sandbox) error { return s.Signal(syscall.SIGKILL) }, 1, "signal: killed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r, w := io.Pipe()
 			sandbox, err := StartSandbox(SandboxConfig{
 				Role: "labnet-test-init", Args: []string{"wait"}, Stdout: w, Stderr: os.Stderr,
+				UserNamespace: tt.user,
 			})
 			require.NoError(t, err)
 			line, err := bufio.NewReader(r).ReadString('\n')
@@ -164,6 +166,7 @@ func TestSandboxEnds(t *testing.T) {
 			trace := labnettest.TraceOf(sandbox.PID())
 			require.GreaterOrEqual(t, trace.Namespaces(), 5, "four of the network, and its own")
 			requirePausePID(t, line)
+			assert.Equal(t, tt.user, strings.Contains(line, " -U "), line)
 
 			require.NoError(t, tt.end(sandbox))
 			code, err := sandbox.Wait()
@@ -209,11 +212,11 @@ func requirePausePID(t *testing.T, line string) {
 	assert.Equal(t, pauseRole, strings.TrimRight(string(cmdline), "\x00"))
 }
 
-func TestInnermostPID(t *testing.T) {
-	assert.Equal(t, 5, innermostPID("Name:\tx\nNSpid:\t4711\t23\t5\nNSpgid:\t1\n"))
-	assert.Equal(t, 4711, innermostPID("NSpid:\t4711\n"))
-	assert.Zero(t, innermostPID("Name:\tx\n"))
-	assert.Zero(t, innermostPID("NSpid:\n"))
+func TestLastNumber(t *testing.T) {
+	assert.Equal(t, 5, lastNumber("Name:\tx\nNSpid:\t4711\t23\t5\nNSpgid:\t1\n", "NSpid:"))
+	assert.Equal(t, 4711, lastNumber("PPid:\t4711\n", "PPid:"))
+	assert.Zero(t, lastNumber("Name:\tx\n", "NSpid:"))
+	assert.Zero(t, lastNumber("NSpid:\n", "NSpid:"))
 }
 
 func TestScratchPoint(t *testing.T) {

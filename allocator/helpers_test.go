@@ -39,3 +39,68 @@ func addrs(texts ...string) []netip.Addr {
 	}
 	return list
 }
+
+// labelIs selects by one label.
+type labelIs struct{ key, value string }
+
+func (l labelIs) Matches(labels map[string]string) bool { return labels[l.key] == l.value }
+func (l labelIs) String() string                        { return l.key + "=" + l.value }
+
+// want is a request for automatic addresses; the options set what is special.
+func want(owner Owner, options ...func(*Request)) Request {
+	req := Request{Owner: owner, Namespace: "default", Families: []Family{IPv4}}
+	for _, option := range options {
+		option(&req)
+	}
+	return req
+}
+
+func at(texts ...string) func(*Request) {
+	return func(r *Request) { r.Addresses, r.Families = addrs(texts...), nil }
+}
+
+func from(pool string) func(*Request) { return func(r *Request) { r.Pool = pool } }
+
+func in(namespace string, labels ...string) func(*Request) {
+	return func(r *Request) {
+		r.Namespace, r.Labels = namespace, map[string]string{}
+		for i := 0; i < len(labels); i += 2 {
+			r.Labels[labels[i]] = labels[i+1]
+		}
+	}
+}
+
+func key(sharing string) func(*Request) { return func(r *Request) { r.SharingKey = sharing } }
+
+func backend(text string) func(*Request) { return func(r *Request) { r.BackendKey = text } }
+
+func tcp(numbers ...uint16) func(*Request) { return ports("TCP", numbers) }
+
+func udp(numbers ...uint16) func(*Request) { return ports("UDP", numbers) }
+
+func ports(protocol string, numbers []uint16) func(*Request) {
+	return func(r *Request) {
+		for _, n := range numbers {
+			r.Ports = append(r.Ports, Port{protocol, n})
+		}
+	}
+}
+
+func only(families ...Family) func(*Request) { return func(r *Request) { r.Families = families } }
+
+// both is RequireDualStack, prefer PreferDualStack.
+func both(r *Request) { r.Families = []Family{IPv4, IPv6} }
+
+func prefer(r *Request) { r.Families, r.Partial = []Family{IPv4, IPv6}, true }
+
+func preferV6(r *Request) { r.Families, r.Partial = []Family{IPv6, IPv4}, true }
+
+// requireHeld checks what an owner holds; no address means nothing.
+func requireHeld(tb testing.TB, a *Allocator, owner Owner, pool string, texts ...string) {
+	tb.Helper()
+	as, ok := a.Get(owner)
+	require.Equal(tb, len(texts) > 0, ok, "holds anything")
+	if ok {
+		require.Equal(tb, Assignment{owner, pool, addrs(texts...)}, as)
+	}
+}

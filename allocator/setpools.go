@@ -117,16 +117,7 @@ func (a *Allocator) settle(fresh map[*pool]bool) {
 	}
 	for f, family := range []Family{IPv4, IPv6} {
 		for n, t := range a.held[f] {
-			var p *pool
-			if t.alone != nil {
-				p = t.alone.pool
-			} else {
-				for h := range t.slot.members {
-					p = h.pool
-					break
-				}
-			}
-			pos := n
+			p, pos := t.pool(), n
 			switch {
 			case p.Opaque:
 				p.opaqueUsed[f]++

@@ -35,6 +35,17 @@ type tenant struct {
 	slot  *slot
 }
 
+// pool returns the pool of the holders, which is one.
+func (t tenant) pool() *pool {
+	if t.alone != nil {
+		return t.alone.pool
+	}
+	for h := range t.slot.members {
+		return h.pool
+	}
+	return nil
+}
+
 // slot is an address that is open to the members of a group.
 type slot struct {
 	group   *group

@@ -13,37 +13,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// RESTOptions says how to reach an API server.
-type RESTOptions struct {
-	// Kubeconfig is a file. Empty: the service account of the pod, found as
-	// every client does by KUBERNETES_SERVICE_HOST and _PORT and the files that
-	// the kubelet mounts.
-	Kubeconfig string
-	// QPS and Burst limit the requests of this client. Zero: 50 and 100.
-	QPS   float32
-	Burst int
-	// UserAgent names the client in audit logs. Empty: client-go's default.
-	UserAgent string
-}
-
-// RESTConfig finds the API server.
-func RESTConfig(options RESTOptions) (*rest.Config, error) {
+// RESTConfig finds the API server: in a kubeconfig file, or, when that is
+// empty, from the service account of the pod, found as every client does by
+// KUBERNETES_SERVICE_HOST and _PORT and the files that the kubelet mounts.
+//
+// QPS and Burst of the result are 50 and 100, and UserAgent is client-go's;
+// the caller may set others before the first use.
+func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
-	if options.Kubeconfig != "" {
-		config, err = clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	} else {
 		config, err = rest.InClusterConfig()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("source: no API server (outside a pod name a file with --kubeconfig, or work without one with --manifests): %w", err)
+		return nil, fmt.Errorf("source: no API server: %w", err)
 	}
-	setIfZero(&options.QPS, 50)
-	setIfZero(&options.Burst, 100)
-	config.QPS, config.Burst = options.QPS, options.Burst
-	if options.UserAgent != "" {
-		config.UserAgent = options.UserAgent
-	}
+	config.QPS, config.Burst = 50, 100
 	return config, nil
 }
 

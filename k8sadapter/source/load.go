@@ -38,7 +38,8 @@ type Set struct {
 // Load reads the directory once, for --once, and writes nothing. Input that is
 // no YAML is an error that joins one *SyntaxError for each such document; so
 // is a directory or file that cannot be read. Versions kept from an earlier
-// run of a daemon are not looked at: what is rejected is not in the Set.
+// run of a daemon are not looked at: what is rejected is not in the Set. What
+// is ignored or has no effect is logged; what is rejected is left to the caller.
 func (f *Files) Load(ctx context.Context) (*Set, error) {
 	cfg := f.cfg
 	cfg.ReadOnly = true
@@ -58,6 +59,7 @@ func (f *Files) Load(ctx context.Context) (*Set, error) {
 	m := merge(states, nil, nil, cfg.Namespace)
 	scratch.entries = m.entries
 	set := &Set{Rejected: m.rejected, Ignored: m.ignored, Warnings: m.warnings}
+	f.warnOf(m)
 	for _, k := range slices.SortedFunc(maps.Keys(m.entries), compareKeys) {
 		obj := scratch.publishOne(k)
 		obj.SetResourceVersion("")

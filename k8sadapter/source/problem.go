@@ -13,7 +13,7 @@ import (
 
 // ReasonRejected is the reason of the Event that tells of a document which is
 // YAML but does not decode as its kind.
-const ReasonRejected = "Rejected"
+const ReasonRejected = "ConfigurationError"
 
 // Reasons why a document is not used. Problem.Err wraps one of them.
 var (

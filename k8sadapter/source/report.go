@@ -22,18 +22,31 @@ func (f *Files) report(m merged) {
 		}
 	}
 	note(m.rejected, func(p *Problem) { f.reportRejected(p, m) })
-	note(m.ignored, func(p *Problem) {
-		f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest ignored", p.attrs()...)
-	})
-	note(m.warnings, func(p *Problem) {
-		f.logger.LogAttrs(noContext(), slog.LevelWarn, "part of a manifest has no effect", p.attrs()...)
-	})
+	note(m.ignored, f.warnIgnored)
+	note(m.warnings, f.warnNoEffect)
 	for id, p := range f.problems {
 		if current[id] == nil {
 			f.logger.LogAttrs(noContext(), slog.LevelInfo, "problem of a manifest is over", p.attrs()...)
 		}
 	}
 	f.problems = maps.Clone(current)
+}
+
+func (f *Files) warnOf(m merged) {
+	for _, p := range m.ignored {
+		f.warnIgnored(p)
+	}
+	for _, p := range m.warnings {
+		f.warnNoEffect(p)
+	}
+}
+
+func (f *Files) warnIgnored(p *Problem) {
+	f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest ignored", p.attrs()...)
+}
+
+func (f *Files) warnNoEffect(p *Problem) {
+	f.logger.LogAttrs(noContext(), slog.LevelWarn, "part of a manifest has no effect", p.attrs()...)
 }
 
 func (f *Files) reportRejected(p *Problem, m merged) {

@@ -65,6 +65,7 @@ func splitYAML(file string, data []byte) ([]chunk, []*SyntaxError) {
 		converted, warning, err := toJSON(doc.text)
 		if err != nil {
 			line := doc.line + yamlLine(err, content-doc.line+1) - 1
+			line = min(line, doc.line+bytes.Count(bytes.TrimSuffix(doc.text, []byte("\n")), []byte("\n")))
 			faults = append(faults, &SyntaxError{File: file, Line: line, Err: trimYAMLError(err)})
 			continue
 		}

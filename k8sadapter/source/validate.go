@@ -53,6 +53,9 @@ func validateService(svc *corev1.Service) error {
 }
 
 func validateFamilies(spec *corev1.ServiceSpec) error {
+	if err := validateClusterIPs(spec); err != nil {
+		return err
+	}
 	for i, family := range spec.IPFamilies {
 		if err := oneOf(fmt.Sprintf("spec.ipFamilies[%d]", i), family, corev1.IPv4Protocol, corev1.IPv6Protocol); err != nil {
 			return err
@@ -61,6 +64,10 @@ func validateFamilies(spec *corev1.ServiceSpec) error {
 			return fmt.Errorf("spec.ipFamilies[%d]: %s is listed twice", i, family)
 		}
 	}
+	return nil
+}
+
+func validateClusterIPs(spec *corev1.ServiceSpec) error {
 	if spec.ClusterIP == corev1.ClusterIPNone || spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}

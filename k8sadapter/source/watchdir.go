@@ -20,10 +20,7 @@ func (f *Files) Run(ctx context.Context) error {
 	if f.running.Swap(true) {
 		return errors.New("source: files: Run may be called once")
 	}
-	if err := f.ensureLoaded(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	if err := f.ensureLoaded(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	var joined sync.WaitGroup

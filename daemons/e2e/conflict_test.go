@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -73,15 +72,11 @@ func TestConflict(t *testing.T) {
 	cluster.CreatePool(t, "p", "192.0.2.10/32")
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var once sync.Once
-			url := cluster.Intercept(t, func(r *http.Request) {
-				if isStatusWrite(r, "web") {
-					once.Do(func() { tt.change(t, cluster) })
-				}
-			})
+			hold := harness.NewHold(func(r *http.Request) bool { return isStatusWrite(r, "web") })
 			start := len(cluster.WritesOf(t, harness.ControllerAccount))
-			controller := cluster.StartController(t, url)
+			controller := cluster.StartController(t, cluster.Intercept(t, hold))
 			cluster.CreateService(t, "web")
+			hold.Do(t, func() { tt.change(t, cluster) })
 			service := cluster.AwaitAddresses(t, "web", "192.0.2.10")
 			assert.Equal(t, "p", service.Annotations[harness.PoolAnnotation])
 			tt.check(t, service)

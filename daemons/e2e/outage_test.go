@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -43,11 +44,12 @@ func TestOutage(t *testing.T) {
 
 	for _, end := range []func(testing.TB){cluster.Stop, cluster.Kill, cluster.Stop} {
 		end(t)
-		// The daemons notice that their watches are cut; every one of these must be answered.
-		for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); {
+		// Long enough for the daemons to notice that their watches are cut and to try again.
+		for range 150 {
 			mac, err := asker.ask(address)
 			require.NoError(t, err, "the speaker does not answer while the API server is away")
 			require.Equal(t, node.MAC(), mac)
+			asker.pause(t)
 		}
 		controller.Healthy(t)
 		speaker.Healthy(t)
@@ -72,6 +74,44 @@ func TestOutage(t *testing.T) {
 	})
 	speaker.Stop(t)
 	controller.Stop(t)
+}
+
+// TestOutageFailover: the speakers need no API server to find out that one of
+// them died, and to take over what it held.
+func TestOutageFailover(t *testing.T) {
+	cluster := harness.NewCluster(t)
+	lan, first := newNode(t, cluster)
+	nodes := []*labnet.Host{first, addNode(t, cluster, lan, 2)}
+	client, err := lan.AddHost(labnet.HostConfig{Name: "client", Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.250/24")}})
+	require.NoError(t, err)
+	asker := newAsker(t, client)
+	speakers := map[string]*harness.Daemon{}
+	for i, node := range nodes {
+		ip := netip.AddrFrom4([4]byte{192, 0, 2, byte(201 + i)})
+		cluster.CreateSpeakerPod(t, node.Name(), ip)
+		speakers[node.MAC().String()] = cluster.StartSpeaker(t, node, cluster.Relay(t, node.Space()),
+			"--ml-bindaddr", ip.String(), "--ml-labels", harness.SpeakerSelector)
+	}
+	cluster.StartController(t, "")
+	cluster.CreatePool(t, "p", "192.0.2.10-192.0.2.20")
+	cluster.CreateL2Advertisement(t, "a")
+	service := cluster.CreateService(t, "web")
+	cluster.CreateEndpoint(t, "web", nodes[0].Name(), netip.MustParseAddr("10.0.0.1"))
+	cluster.CreateEndpoint(t, "web", nodes[1].Name(), netip.MustParseAddr("10.0.0.2"))
+	cluster.AwaitAddresses(t, "web", "192.0.2.10")
+	cluster.AwaitEvent(t, service, "nodeAssigned")
+	address := netip.MustParseAddr("192.0.2.10")
+	holder := asker.awaitOne(t, address)
+
+	cluster.Stop(t)
+	speakers[holder].Kill(t)
+	delete(speakers, holder)
+	for heir, speaker := range speakers {
+		mac, err := net.ParseMAC(heir)
+		require.NoError(t, err)
+		asker.await(t, address, mac)
+		speaker.Healthy(t)
+	}
 }
 
 // asker sends ARP requests from a host and hears the replies, past the
@@ -122,6 +162,33 @@ func (a *asker) ask(addr netip.Addr) (net.HardwareAddr, error) {
 	return a.reply(addr)
 }
 
+// awaitOne asks until five times in a row exactly one host answered, always the
+// same, and returns its link-layer address: the members have found each other.
+func (a *asker) awaitOne(t *testing.T, addr netip.Addr) string {
+	t.Helper()
+	holder, times := "", 0
+	harness.Eventually(t, addr.String()+" is answered by one host", func() string {
+		first, err := a.ask(addr)
+		if err != nil {
+			times = 0
+			return err.Error()
+		}
+		require.NoError(t, a.conn.SetDeadline(time.Now().Add(100*time.Millisecond)))
+		if second, err := a.reply(addr); err == nil {
+			times = 0
+			return fmt.Sprintf("%s and %s answer", first, second)
+		}
+		if first.String() != holder {
+			holder, times = first.String(), 0
+		}
+		if times++; times < 5 {
+			return fmt.Sprintf("%s alone answered %d times", holder, times)
+		}
+		return ""
+	})
+	return holder
+}
+
 func (a *asker) reply(addr netip.Addr) (net.HardwareAddr, error) {
 	buffer := make([]byte, 1500)
 	for {
@@ -139,6 +206,15 @@ func (a *asker) reply(addr netip.Addr) (net.HardwareAddr, error) {
 		if ours {
 			return heard.SenderHardwareAddr, nil
 		}
+	}
+}
+
+// pause waits a fiftieth of a second: a host asks seldom.
+func (a *asker) pause(t *testing.T) {
+	t.Helper()
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-t.Context().Done():
 	}
 }
 

@@ -50,6 +50,8 @@ func apiServerArgs(s settings) []string {
 		"--disable-admission-plugins=ServiceAccount",
 		"--audit-policy-file=" + s.path("audit-policy.yaml"),
 		"--audit-log-path=" + s.path("audit.log"),
+		// Without it a graceful stop waits a minute for the watches of clients to end.
+		"--shutdown-watch-termination-grace-period=5s",
 		// Without these the server looks for an address of the host, which a
 		// machine without a network does not have (RFC 5737 documentation range).
 		"--advertise-address=192.0.2.1",

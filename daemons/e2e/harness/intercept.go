@@ -11,7 +11,9 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -19,11 +21,49 @@ import (
 	"github.com/heraldlb/herald/internal/labnet"
 )
 
-// Intercept puts a proxy before the server and returns its URL for a daemon's
-// configuration. The proxy calls before for every request and forwards it when
-// that returns: the place to let another client win a race. Requests come
+// Hold is the moment before the first request of a kind reaches the server, in
+// which another client can win a race.
+type Hold struct {
+	match    func(*http.Request) bool
+	once     sync.Once
+	reached  chan struct{}
+	released chan struct{}
+}
+
+// NewHold returns a hold of the first request that matches, which is asked
 // concurrently.
-func (s *Server) Intercept(t testing.TB, before func(*http.Request)) string {
+func NewHold(match func(*http.Request) bool) *Hold {
+	return &Hold{match: match, reached: make(chan struct{}), released: make(chan struct{})}
+}
+
+// Do waits for the request, calls fn while the request waits, and lets it go on.
+func (h *Hold) Do(t testing.TB, fn func()) {
+	t.Helper()
+	defer close(h.released)
+	select {
+	case <-h.reached:
+		fn()
+	case <-time.After(patience):
+		t.Fatalf("the request did not come within %v", patience)
+	}
+}
+
+func (h *Hold) pass(r *http.Request) {
+	if !h.match(r) {
+		return
+	}
+	h.once.Do(func() {
+		close(h.reached)
+		select {
+		case <-h.released:
+		case <-r.Context().Done():
+		}
+	})
+}
+
+// Intercept puts a proxy before the server and returns its URL for a daemon's
+// configuration. The proxy hands every request to the hold and forwards it then.
+func (s *Server) Intercept(t testing.TB, hold *Hold) string {
 	t.Helper()
 	upstream, err := url.Parse(s.config.Host)
 	require.NoError(t, err)
@@ -40,7 +80,7 @@ func (s *Server) Intercept(t testing.TB, before func(*http.Request)) string {
 	cert, err := tls.LoadX509KeyPair(filepath.Join(s.dir, "apiserver.crt"), filepath.Join(s.dir, "apiserver.key"))
 	require.NoError(t, err)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		before(r)
+		hold.pass(r)
 		proxy.ServeHTTP(w, r)
 	}))
 	front.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}

@@ -225,3 +225,27 @@ func (s *Server) CreateEndpoint(t testing.TB, service, node string, address neti
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
+
+// SpeakerSelector selects the pods that [Server.CreateSpeakerPod] makes.
+const SpeakerSelector = "app=metallb,component=speaker"
+
+// CreateSpeakerPod makes the Pod of a speaker, by which the others find it.
+func (s *Server) CreateSpeakerPod(t testing.TB, node string, address netip.Addr) {
+	t.Helper()
+	pods := s.Kube.CoreV1().Pods(Namespace)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "speaker-" + node, Labels: map[string]string{"app": "metallb", "component": "speaker"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, HostNetwork: true,
+			Containers: []corev1.Container{{Name: "speaker", Image: "speaker"}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.PodIP = address.String()
+	pod.Status.PodIPs = []corev1.PodIP{{IP: address.String()}}
+	_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}

@@ -159,8 +159,9 @@ func New(cfg Config) (*Announcer, error) {
 
 // SetAddrs replaces the set of announced addresses. Addresses that are new, or
 // newly allowed on a link, are announced there at once and in a burst; addresses
-// that are gone are no longer answered when SetAddrs returns. It never waits for
-// the network and does nothing if the set is what it was.
+// that are gone are no longer answered when SetAddrs returns, but for frames that
+// were under way. It never waits for the network and does nothing if the set is
+// what it was.
 //
 // Several owners may ask for one address: it stays until the last is gone, and
 // is announced on the union of their links. Links that do not exist (yet) are no

@@ -38,7 +38,8 @@ func appendEther(b []byte, dst, src mac, etherType uint16) []byte {
 // the frame is dropped. The entry is nil unless there is a reply.
 //
 // As RFC 826 has it, the reply goes to the request's sender hardware address,
-// not to the frame's source. Sender 0.0.0.0 is a probe (RFC 5227) and answered.
+// not to the frame's source. Sender 0.0.0.0 is a probe (RFC 5227) and answered, and
+// so is a request in which another host claims the address: it learns of us.
 func answerARP(dst, frame []byte, t *table, link string, own mac) ([]byte, *entry, DropReason) {
 	if len(frame) < etherLen+arpLen || binary.BigEndian.Uint16(frame[12:]) != typeARP {
 		return dst, nil, DropMalformed

@@ -60,12 +60,13 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	tab := benchTable(t, 1000)
 	restricted := tableOf(t, ad(vip4, "eth0", "eth1", "eth2"))
 	foreign, unknown6 := edit(arpRequest(), 38, 11, 1, 2, 3), edit(nsFrame(), nsTarget, 0x20, 2)
+	known := arpRequest()
 	buf := make([]byte, 0, 128)
 	for name, f := range map[string]func(){
 		"hit":         func() { _ = restricted.lookup4([4]byte{192, 0, 2, 50}).allows("eth2") },
-		"foreign ARP": func() { _, _, _ = answerARP(buf, foreign, tab, "eth0", ownMAC) },
-		"foreign NDP": func() { _, _, _ = answerNDP(buf, unknown6, tab, "eth0", ownMAC) },
-		"other link":  func() { _, _, _ = answerARP(buf, arpRequest0, restricted, "eth9", ownMAC) },
+		"foreign ARP": func() { _, _, _ = answerARP(buf, foreign, tab, "eth0", ownMAC()) },
+		"foreign NDP": func() { _, _, _ = answerNDP(buf, unknown6, tab, "eth0", ownMAC()) },
+		"other link":  func() { _, _, _ = answerARP(buf, known, restricted, "eth9", ownMAC()) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -73,14 +74,13 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	}
 }
 
-var arpRequest0 = arpRequest()
-
 func BenchmarkAnswer(b *testing.B) {
 	tab := tableOf(b, ad(vip4), ad(vip6))
+	ask, ns := arpRequest(), nsFrame()
 	buf := make([]byte, 0, 128)
 	for name, f := range map[string]func(){
-		"arp": func() { _, _, _ = answerARP(buf, arpRequest0, tab, "eth0", ownMAC) },
-		"ndp": func() { _, _, _ = answerNDP(buf, nsFrame0, tab, "eth0", ownMAC) },
+		"arp": func() { _, _, _ = answerARP(buf, ask, tab, "eth0", ownMAC()) },
+		"ndp": func() { _, _, _ = answerNDP(buf, ns, tab, "eth0", ownMAC()) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -90,8 +90,6 @@ func BenchmarkAnswer(b *testing.B) {
 		})
 	}
 }
-
-var nsFrame0 = nsFrame()
 
 // BenchmarkSetAddrs replaces one of n addresses.
 func BenchmarkSetAddrs(b *testing.B) {

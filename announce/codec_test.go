@@ -15,11 +15,12 @@ import (
 )
 
 // The cast of the byte vectors.
-var (
-	ownMAC   = mac{0x02, 0, 0, 0, 0, 0x01}
-	askerMAC = mac{0x02, 0, 0, 0, 0, 0x0a}
-	thirdMAC = mac{0x02, 0, 0, 0, 0, 0x0b}
-)
+func ownMAC() mac   { return mac{0x02, 0, 0, 0, 0, 0x01} }
+func askerMAC() mac { return mac{0x02, 0, 0, 0, 0, 0x0a} }
+func thirdMAC() mac { return mac{0x02, 0, 0, 0, 0, 0x0b} }
+
+// bytes makes an edit of it.
+func (m mac) bytes() []byte { return m[:] }
 
 const (
 	vip4 = "192.0.2.50"
@@ -62,7 +63,7 @@ func arpRequest() []byte {
 
 func TestAnswerARPGolden(t *testing.T) {
 	tab := tableOf(t, ad(vip4))
-	got, e, why := answerARP(nil, arpRequest(), tab, "eth0", ownMAC)
+	got, e, why := answerARP(nil, arpRequest(), tab, "eth0", ownMAC())
 	require.Zero(t, why)
 	require.Equal(t, netip.MustParseAddr(vip4), e.addr)
 	require.Equal(t, hex.EncodeToString(unhex(`02000000000a 020000000001 0806
@@ -72,7 +73,7 @@ func TestAnswerARPGolden(t *testing.T) {
 		000000000000000000000000000000000000`)), hex.EncodeToString(got))
 
 	// RFC 5227 probe: the sender address is all zero, and stays so in the answer.
-	got, _, why = answerARP(nil, edit(arpRequest(), 28, 0, 0, 0, 0), tab, "eth0", ownMAC)
+	got, _, why = answerARP(nil, edit(arpRequest(), 28, 0, 0, 0, 0), tab, "eth0", ownMAC())
 	require.Zero(t, why)
 	require.Equal(t, "00000000", hex.EncodeToString(got[38:42]))
 }
@@ -85,15 +86,15 @@ func TestAnswerARPDecisions(t *testing.T) {
 		want  DropReason
 	}{
 		{"broadcast", ask, 0},
-		{"to own MAC", edit(ask, 0, ownMAC[:]...), 0},
+		{"to own MAC", edit(ask, 0, ownMAC().bytes()...), 0},
 		{"padded by the NIC", append(bytes.Clone(ask), make([]byte, 18)...), 0},
 		{"probe", edit(ask, 28, 0, 0, 0, 0), 0},
 		{"announcement by another host", edit(ask, 28, 192, 0, 2, 50), 0},
-		{"frame source differs from sender", edit(ask, 6, thirdMAC[:]...), 0},
-		{"to another MAC", edit(ask, 0, thirdMAC[:]...), DropDestination},
+		{"frame source differs from sender", edit(ask, 6, thirdMAC().bytes()...), 0},
+		{"to another MAC", edit(ask, 0, thirdMAC().bytes()...), DropDestination},
 		{"to a multicast MAC", edit(ask, 0, 1, 0, 0x5e, 0, 0, 1), DropDestination},
-		{"own echo", edit(ask, 6, ownMAC[:]...), DropEcho},
-		{"own echo by sender", edit(ask, 22, ownMAC[:]...), DropEcho},
+		{"own echo", edit(ask, 6, ownMAC().bytes()...), DropEcho},
+		{"own echo by sender", edit(ask, 22, ownMAC().bytes()...), DropEcho},
 		{"reply", edit(ask, 20, 0, 2), DropNotRequest},
 		{"reverse ARP operation", edit(ask, 20, 0, 3), DropNotRequest},
 		{"not our address", edit(ask, 38, 192, 0, 2, 51), DropUnknown},
@@ -107,13 +108,13 @@ func TestAnswerARPDecisions(t *testing.T) {
 		{"other EtherType", edit(ask, 12, 8, 0), DropMalformed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, e, why := answerARP(nil, tc.frame, tableOf(t, ad(vip4)), "eth0", ownMAC)
+			got, e, why := answerARP(nil, tc.frame, tableOf(t, ad(vip4)), "eth0", ownMAC())
 			require.Equal(t, tc.want, why)
 			require.Equal(t, tc.want == 0, e != nil)
 			require.Equal(t, tc.want == 0, len(got) > 0)
 		})
 	}
-	_, _, why := answerARP(nil, ask, tableOf(t, ad(vip4, "eth1")), "eth0", ownMAC)
+	_, _, why := answerARP(nil, ask, tableOf(t, ad(vip4, "eth1")), "eth0", ownMAC())
 	require.Equal(t, DropLink, why)
 }
 
@@ -125,7 +126,7 @@ func TestGratuitousARPGolden(t *testing.T) {
 			020000000001 c0000232
 			ffffffffffff c0000232
 			000000000000000000000000000000000000`)
-		require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(appendGratuitousARP(nil, ownMAC, addr, op)))
+		require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(appendGratuitousARP(nil, ownMAC(), addr, op)))
 	}
 }
 
@@ -161,7 +162,7 @@ func cut(frame []byte, size int) []byte {
 func TestAnswerNDPGolden(t *testing.T) {
 	tab := tableOf(t, ad(vip6))
 	ns := nsFrame()
-	got, e, why := answerNDP(nil, ns, tab, "eth0", ownMAC)
+	got, e, why := answerNDP(nil, ns, tab, "eth0", ownMAC())
 	require.Zero(t, why)
 	require.Equal(t, netip.MustParseAddr(vip6), e.addr)
 	want := unhex(`02000000000a 020000000001 86dd
@@ -174,7 +175,7 @@ func TestAnswerNDPGolden(t *testing.T) {
 	require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(got))
 
 	// RFC 4861 section 7.2.4: to a probe from ::, S=0 and to all nodes.
-	got, _, why = answerNDP(nil, cut(edit(ns, 22, make([]byte, 16)...), nsLen), tab, "eth0", ownMAC)
+	got, _, why = answerNDP(nil, cut(edit(ns, 22, make([]byte, 16)...), nsLen), tab, "eth0", ownMAC())
 	require.Zero(t, why)
 	unsolicited := unhex(`333300000001 020000000001 86dd
 		60000000 0020 3a ff
@@ -185,13 +186,13 @@ func TestAnswerNDPGolden(t *testing.T) {
 		02 01 020000000001`)
 	require.Equal(t, hex.EncodeToString(unsolicited), hex.EncodeToString(got))
 	require.Equal(t, hex.EncodeToString(unsolicited),
-		hex.EncodeToString(appendUnsolicited(nil, ownMAC, netip.MustParseAddr(vip6))))
+		hex.EncodeToString(appendUnsolicited(nil, ownMAC(), netip.MustParseAddr(vip6))))
 }
 
 func TestAnswerNDPDecisions(t *testing.T) {
 	ns := nsFrame()
 	vip := netip.MustParseAddr(vip6).As16()
-	unicast := withSum(edit(edit(ns, 0, ownMAC[:]...), 38, vip[:]...))
+	unicast := withSum(edit(edit(ns, 0, ownMAC().bytes()...), 38, vip[:]...))
 	probe := cut(edit(ns, 22, make([]byte, 16)...), nsLen)
 	zeroOption := edit(ns, icmpStart+nsLen, 14, 0)
 	nonce := append(bytes.Clone(ns), 14, 1, 1, 2, 3, 4, 5, 6)
@@ -205,14 +206,14 @@ func TestAnswerNDPDecisions(t *testing.T) {
 		want  DropReason
 		to    mac
 	}{
-		{"multicast", ns, 0, askerMAC},
-		{"unicast to the address (NUD)", unicast, 0, askerMAC},
-		{"to all nodes", withSum(edit(ns, 38, allNodes16[:]...)), 0, askerMAC},
-		{"without source option", cut(edit(ns, 6, thirdMAC[:]...), nsLen), 0, thirdMAC},
-		{"source option differs from frame", edit(ns, 6, thirdMAC[:]...), 0, askerMAC},
-		{"with nonce", withSum(nonce), 0, askerMAC},
-		{"with an option that makes no sense", withSum(oddPrefix), 0, askerMAC},
-		{"trailing padding", append(bytes.Clone(ns), 1, 2, 3), 0, askerMAC},
+		{"multicast", ns, 0, askerMAC()},
+		{"unicast to the address (NUD)", unicast, 0, askerMAC()},
+		{"to all nodes", withSum(edit(ns, 38, allNodes16[:]...)), 0, askerMAC()},
+		{"without source option", cut(edit(ns, 6, thirdMAC().bytes()...), nsLen), 0, thirdMAC()},
+		{"source option differs from frame", edit(ns, 6, thirdMAC().bytes()...), 0, askerMAC()},
+		{"with nonce", withSum(nonce), 0, askerMAC()},
+		{"with an option that makes no sense", withSum(oddPrefix), 0, askerMAC()},
+		{"trailing padding", append(bytes.Clone(ns), 1, 2, 3), 0, askerMAC()},
 		{"duplicate address detection", probe, 0, groupMAC(allNodes())},
 		{"probe to the address itself", withSum(edit(probe, 38, vip[:]...)), DropMalformed, mac{}},
 		{"probe with source option", withSum(edit(ns, 22, make([]byte, 16)...)), DropMalformed, mac{}},
@@ -230,13 +231,13 @@ func TestAnswerNDPDecisions(t *testing.T) {
 		{"payload too short", edit(ns, 18, 0, 20), DropMalformed, mac{}},
 		{"short", ns[:77], DropMalformed, mac{}},
 		{"empty", nil, DropMalformed, mac{}},
-		{"to another MAC", edit(ns, 0, thirdMAC[:]...), DropDestination, mac{}},
-		{"own echo", edit(ns, 6, ownMAC[:]...), DropEcho, mac{}},
-		{"own echo by option", withSum(edit(ns, icmpStart+nsLen+2, ownMAC[:]...)), DropEcho, mac{}},
+		{"to another MAC", edit(ns, 0, thirdMAC().bytes()...), DropDestination, mac{}},
+		{"own echo", edit(ns, 6, ownMAC().bytes()...), DropEcho, mac{}},
+		{"own echo by option", withSum(edit(ns, icmpStart+nsLen+2, ownMAC().bytes()...)), DropEcho, mac{}},
 		{"not our address", withSum(edit(ns, nsTarget+15, 0x51)), DropUnknown, mac{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, e, why := answerNDP(nil, tc.frame, tableOf(t, ad(vip6)), "eth0", ownMAC)
+			got, e, why := answerNDP(nil, tc.frame, tableOf(t, ad(vip6)), "eth0", ownMAC())
 			require.Equal(t, tc.want, why)
 			require.Equal(t, tc.want == 0, e != nil)
 			if tc.want == 0 {
@@ -245,7 +246,7 @@ func TestAnswerNDPDecisions(t *testing.T) {
 			}
 		})
 	}
-	_, _, why := answerNDP(nil, ns, tableOf(t, ad(vip6, "eth1")), "eth0", ownMAC)
+	_, _, why := answerNDP(nil, ns, tableOf(t, ad(vip6, "eth1")), "eth0", ownMAC())
 	require.Equal(t, DropLink, why)
 }
 
@@ -261,7 +262,7 @@ func requireAdvertisement(t testing.TB, frame []byte) {
 	require.False(t, na.Router)
 	require.True(t, na.Override)
 	require.Equal(t, netip.MustParseAddr(vip6), na.TargetAddress)
-	require.Equal(t, []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Target, Addr: net.HardwareAddr(ownMAC[:])}}, na.Options)
+	require.Equal(t, []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Target, Addr: net.HardwareAddr(ownMAC().bytes())}}, na.Options)
 }
 
 func TestFilters(t *testing.T) {
@@ -312,7 +313,7 @@ func FuzzARP(f *testing.F) {
 	f.Add(arpRequest()[:30])
 	tab := tableOf(f, ad(vip4))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		got, e, why := answerARP(nil, frame, tab, "eth0", ownMAC)
+		got, e, why := answerARP(nil, frame, tab, "eth0", ownMAC())
 		if (e == nil) != (why != 0) {
 			t.Fatalf("entry %v with reason %v", e, why)
 		}
@@ -322,7 +323,7 @@ func FuzzARP(f *testing.F) {
 		if frame[21] != 1 || !bytes.Equal(frame[38:42], []byte{192, 0, 2, 50}) {
 			t.Fatalf("answered %x", frame)
 		}
-		if to := mac(got[:6]); !to.unicast() || to == ownMAC || len(got) != etherMin {
+		if to := mac(got[:6]); !to.unicast() || to == ownMAC() || len(got) != etherMin {
 			t.Fatalf("answer %x", got)
 		}
 		var p arp.Packet
@@ -344,14 +345,14 @@ func FuzzNDP(f *testing.F) {
 				frame = withSum(bytes.Clone(frame))
 			}
 		}
-		got, e, why := answerNDP(nil, frame, tab, "eth0", ownMAC)
+		got, e, why := answerNDP(nil, frame, tab, "eth0", ownMAC())
 		if (e == nil) != (why != 0) {
 			t.Fatalf("entry %v with reason %v", e, why)
 		}
 		if e == nil {
 			return
 		}
-		if to := mac(got[:6]); to == ownMAC || (!to.unicast() && to != groupMAC(allNodes())) {
+		if to := mac(got[:6]); to == ownMAC() || (!to.unicast() && to != groupMAC(allNodes())) {
 			t.Fatalf("answer %x", got)
 		}
 		requireAdvertisement(t, got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/heraldlb/herald/announce"
 	"github.com/heraldlb/herald/announce/announcetest"
@@ -28,20 +29,21 @@ func ExampleAnnouncer() {
 		{Addr: netip.MustParseAddr("192.0.2.10"), Owner: "default/web"},
 	})
 	fmt.Println("set:", err)
-	for host.Sockets() > 0 && a.Stats().Addresses[0].Gratuitous < 2 {
-		// A gratuitous request and a gratuitous reply are on their way.
+	// A gratuitous request and a gratuitous reply are on their way.
+	for sent := 0; sent < 2; time.Sleep(time.Millisecond) {
+		for _, f := range host.Sent() {
+			fmt.Printf("%s %v to %x\n", f.Link, f.Protocol, f.Data[:6])
+			sent++
+		}
 	}
 	cancel()
 	fmt.Println("stopped:", <-done)
-	for _, f := range host.Sent() {
-		fmt.Printf("%s %v to %x\n", f.Link, f.Protocol, f.Data[:6])
-	}
 	// Output:
 	// links: eth0 02:00:00:00:00:01
 	// set: <nil>
+	// eth0 ARP to ffffffffffff
+	// eth0 ARP to ffffffffffff
 	// stopped: <nil>
-	// eth0 ARP to ffffffffffff
-	// eth0 ARP to ffffffffffff
 }
 
 // The whole set is given each time; several owners may share an address.

@@ -44,7 +44,7 @@ func (p *port) open(nw Network) {
 		g, err := nw.Groups(p.link)
 		if err != nil {
 			p.a.counters.listen.Add(1)
-			p.warn("cannot join multicast groups on link, will retry", err)
+			p.warn("multicast groups", err)
 		} else {
 			p.memberships.conn = g
 		}
@@ -61,7 +61,7 @@ func (p *port) listen(nw Network, protocol Protocol, slot **responder) {
 	conn, err := nw.Listen(p.link, protocol)
 	if err != nil {
 		p.a.counters.listen.Add(1)
-		p.warn("cannot answer "+protocol.String()+" on link, will retry", err)
+		p.warn(protocol.String()+" socket", err)
 		return
 	}
 	r := startResponder(p.a, p.link, protocol, conn)
@@ -126,7 +126,7 @@ func (p *port) work(nw Network) {
 
 func (p *port) joinFailed(n int, err error) {
 	p.a.counters.join.Add(uint64(n))
-	p.warn("cannot join all solicited-node groups, switches that snoop MLD may not forward to us; will retry", err)
+	p.warn("solicited-node groups: switches that snoop MLD may not forward to us", err)
 }
 
 // next returns when work is due again, or the zero time.
@@ -162,7 +162,7 @@ func (p *port) warn(what string, err error) {
 		return
 	}
 	p.warned[what] = true
-	p.a.log.Warn(what, linkAttrs(p.link), "err", err)
+	p.a.log.Warn("link is not fully served, will retry", linkAttrs(p.link), "what", what, "err", err)
 }
 
 func (p *port) stats() LinkStats {

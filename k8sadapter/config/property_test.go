@@ -32,7 +32,8 @@ func objectMeta(t *rapid.T, names ...string) metav1.ObjectMeta {
 
 func someSelectors(t *rapid.T, label string) []metav1.LabelSelector {
 	return rapid.SliceOfN(rapid.SampledFrom([]metav1.LabelSelector{
-		{}, labelled("zone", "a")[0], labelled("zone", "b")[0], expression("zone", "In", "b", "a"),
+		{},
+		labelled("zone", "a")[0], labelled("zone", "b")[0], expression("zone", "In", "b", "a"),
 		expression("zone", "In", "a", "b"), expression("zone", "Near", "a"), expression("zone", "In"),
 	}), 0, 2).Draw(t, label)
 }

@@ -97,17 +97,23 @@ func TestRequestFamilies(t *testing.T) {
 		{"two, SingleStack: the first", []edit{clusterIPs(v6IP, v4IP), policy(single)}, []allocator.Family{v6}, false},
 		{"order of the cluster IPs", []edit{clusterIPs(v6IP, v4IP), policy(prefer)}, []allocator.Family{v6, v4}, true},
 		{
-			"ipFamilies go first", []edit{clusterIPs(v4IP, v6IP), policy(prefer), families(corev1.IPv6Protocol, corev1.IPv4Protocol)},
-			[]allocator.Family{v6, v4}, true,
+			"ipFamilies go first",
+			[]edit{clusterIPs(v4IP, v6IP), policy(prefer), families(corev1.IPv6Protocol, corev1.IPv4Protocol)},
+			[]allocator.Family{v6, v4},
+			true,
 		},
 		{
-			"ipFamilies do not add", []edit{clusterIPs(v4IP), policy(prefer), families(corev1.IPv4Protocol, corev1.IPv6Protocol)},
-			[]allocator.Family{v4}, false,
+			"ipFamilies do not add",
+			[]edit{clusterIPs(v4IP), policy(prefer), families(corev1.IPv4Protocol, corev1.IPv6Protocol)},
+			[]allocator.Family{v4},
+			false,
 		},
 		{"clusterIP alone", []edit{clusterIPs(), func(s *corev1.Service) { s.Spec.ClusterIP = v6IP }}, []allocator.Family{v6}, false},
 		{
-			"no cluster IP but families", []edit{clusterIPs(), families(corev1.IPv6Protocol, corev1.IPv4Protocol), policy(require2)},
-			[]allocator.Family{v6, v4}, false,
+			"no cluster IP but families",
+			[]edit{clusterIPs(), families(corev1.IPv6Protocol, corev1.IPv4Protocol), policy(require2)},
+			[]allocator.Family{v6, v4},
+			false,
 		},
 	}
 	for _, tt := range tests {

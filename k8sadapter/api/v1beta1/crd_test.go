@@ -208,8 +208,8 @@ func TestSchemaHasTheFieldsOfTheTypes(t *testing.T) {
 	for plural, obj := range map[string]any{"ipaddresspools": v1beta1.IPAddressPoolSpec{}, "l2advertisements": v1beta1.L2AdvertisementSpec{}} {
 		var want, got []string
 		ty := reflect.TypeOf(obj)
-		for i := range ty.NumField() {
-			name, _, _ := strings.Cut(ty.Field(i).Tag.Get("json"), ",")
+		for field := range ty.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			want = append(want, name)
 		}
 		for name := range readCRD(t, plural).Spec.Versions[0].Schema.OpenAPI.Properties["spec"].Properties {

@@ -82,9 +82,8 @@ type run struct {
 	stdout bytes.Buffer
 	lines  chan string // of standard error and, but for JSON, of standard output
 	seen   strings.Builder
-	trace  labnettest.Trace
+	trace  *labnettest.Trace
 	tmp    string
-	mounts string
 }
 
 // start starts a lab whose every file would show up in a directory of its own.
@@ -93,7 +92,7 @@ func (b *bench) start(t *testing.T, args ...string) *run {
 	tmp, err := os.MkdirTemp(b.dir, "tmp")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(tmp, 0o777))
-	r := &run{lines: make(chan string, 10000), tmp: tmp, mounts: readMounts(t)}
+	r := &run{lines: make(chan string, 10000), tmp: tmp, trace: labnettest.Begin(t)}
 	r.cmd = exec.Command(b.lab, args...)
 	r.cmd.Args[0] = labRole
 	r.cmd.Dir = r.tmp
@@ -124,13 +123,6 @@ func (b *bench) start(t *testing.T, args ...string) *run {
 	return r
 }
 
-func readMounts(t *testing.T) string {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	require.NoError(t, err)
-	return string(data)
-}
-
 // await reads the output up to a line with a text in it.
 func (r *run) await(t *testing.T, text string) string {
 	t.Helper()
@@ -152,9 +144,9 @@ func (r *run) await(t *testing.T, text string) string {
 // mark remembers what the lab holds right now.
 func (r *run) mark(t *testing.T) {
 	t.Helper()
-	r.trace = labnettest.TraceOf(r.cmd.Process.Pid)
-	require.Greater(t, r.trace.Processes(), 2)
-	require.Greater(t, r.trace.Namespaces(), 2)
+	processes, namespaces := r.trace.Observe()
+	require.Greater(t, processes, 2)
+	require.Greater(t, namespaces, 2)
 }
 
 // finish reads the rest, returns the exit status (-1 after a signal) and
@@ -168,7 +160,9 @@ func (r *run) finish(t *testing.T) int {
 	}
 	_ = r.cmd.Wait()
 	r.trace.RequireGone(t)
-	assert.Equal(t, r.mounts, readMounts(t), "mounts")
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	assert.NotContains(t, string(mounts), " herald-lab ", "mounts")
 	files, err := os.ReadDir(r.tmp)
 	require.NoError(t, err)
 	assert.Empty(t, files, "files")

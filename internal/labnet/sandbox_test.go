@@ -155,6 +155,7 @@ func TestSandboxEnds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			trace := labnettest.Begin(t)
 			r, w := io.Pipe()
 			sandbox, err := StartSandbox(SandboxConfig{
 				Role: "labnet-test-init", Args: []string{"wait"}, Stdout: w, Stderr: os.Stderr,
@@ -163,8 +164,9 @@ func TestSandboxEnds(t *testing.T) {
 			require.NoError(t, err)
 			line, err := bufio.NewReader(r).ReadString('\n')
 			require.NoError(t, err)
-			trace := labnettest.TraceOf(sandbox.PID())
-			require.GreaterOrEqual(t, trace.Namespaces(), 5, "four of the network, and its own")
+			processes, namespaces := trace.Observe()
+			require.GreaterOrEqual(t, processes, 2, "process 1 and the pause process")
+			require.GreaterOrEqual(t, namespaces, 5, "four of the network, and its own")
 			requirePausePID(t, line)
 			assert.Equal(t, tt.user, strings.Contains(line, " -U "), line)
 
@@ -184,6 +186,7 @@ func TestSandboxEnds(t *testing.T) {
 // The promise that matters most: not even SIGKILL of the program outside,
 // which can clean nothing up, leaves a process or a namespace.
 func TestKilledProgramLeavesNothing(t *testing.T) {
+	trace := labnettest.Begin(t)
 	cmd := SelfCommand("labnet-test-parent")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -192,8 +195,8 @@ func TestKilledProgramLeavesNothing(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	requirePausePID(t, line)
-	trace := labnettest.TraceOf(cmd.Process.Pid)
-	require.GreaterOrEqual(t, trace.Processes(), 3, "the program, process 1 and the pause process")
+	processes, _ := trace.Observe()
+	require.GreaterOrEqual(t, processes, 3, "the program, process 1 and the pause process")
 
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())

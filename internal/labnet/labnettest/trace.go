@@ -1,125 +1,121 @@
 // Package labnettest checks that a program which makes namespaces and processes
 // leaves none of them behind.
 //
-//	trace := labnettest.TraceOf(pid) // while it runs
-//	…                                // end it
+//	trace := labnettest.Begin(t) // before the program is started
+//	…                            // start it, use it
+//	trace.Observe()              // optional: remember its namespaces
+//	…                            // end it
 //	trace.RequireGone(t)
 package labnettest
 
 import (
+	"bytes"
+	"crypto/rand"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
 
+// variable is the environment variable by which a process and its descendants
+// are known. Numbers are no use for that: the kernel gives those of processes
+// and namespaces away again, to whatever runs beside the test.
+const variable = "HERALD_TEST_TRACE"
+
 // patience is how long the kernel may take to end what it must end.
 const patience = 20 * time.Second
 
-// Trace is what a process and its descendants hold at one moment: themselves,
-// and the namespaces that they are in or hold open and that the observer is
-// not in.
-type Trace struct {
-	processes  map[string]bool // number and start time
-	namespaces map[string]bool // links such as net:[4026532000]
+// T is the part of *testing.T that is needed here.
+type T interface {
+	Helper()
+	Setenv(key, value string)
+	Fatalf(format string, args ...any)
 }
 
-// TraceOf collects the trace of a process. It sees what /proc shows to the
-// observer, so the observer should be root or the same user.
-func TraceOf(pid int) Trace {
-	all := processes()
-	family := map[string]bool{strconv.Itoa(pid): true}
-	for grown := true; grown; {
-		grown = false
-		for pid, p := range all {
-			if family[p.parent] && !family[pid] {
-				family[pid], grown = true, true
-			}
-		}
-	}
-	t := Trace{processes: map[string]bool{}, namespaces: map[string]bool{}}
+// Trace knows the processes that the test has started since Begin, and theirs,
+// as long as they hand their environment down.
+type Trace struct {
+	entry      []byte          // of the environment
+	namespaces map[string]bool // links such as net:[4026532000]
+	patience   time.Duration
+}
+
+// Begin marks the processes that the test starts from now on.
+func Begin(t T) *Trace {
+	t.Helper()
+	token := rand.Text()
+	t.Setenv(variable, token)
+	return &Trace{entry: []byte(variable + "=" + token), namespaces: map[string]bool{}, patience: patience}
+}
+
+// Observe remembers the namespaces that the processes are in or hold open and
+// that the test is not in, and returns how many processes and namespaces there
+// are. It sees what /proc shows: the test should be root or the same user.
+func (tr *Trace) Observe() (processes, namespaces int) {
 	own := linksOf("self")
-	for pid, p := range all {
-		if !family[pid] {
-			continue
-		}
-		t.processes[pid+"@"+p.started] = true
+	pids := tr.pids()
+	for _, pid := range pids {
 		for link := range linksOf(pid) {
 			if !own[link] {
-				t.namespaces[link] = true
+				tr.namespaces[link] = true
 			}
 		}
 	}
-	return t
+	return len(pids), len(tr.namespaces)
 }
 
-// Processes returns how many processes the trace has.
-func (t Trace) Processes() int { return len(t.processes) }
-
-// Namespaces returns how many namespaces of all kinds the trace has.
-func (t Trace) Namespaces() int { return len(t.namespaces) }
-
-// Left returns what is still there of the trace: processes that run, and
-// processes of any kind that are in a namespace of it or hold one open.
-func (t Trace) Left() []string {
+// Left returns what is still there: processes, and mounts that keep a namespace
+// that was observed.
+func (tr *Trace) Left() []string {
 	var left []string
-	for pid, p := range processes() {
-		if t.processes[pid+"@"+p.started] {
-			left = append(left, "process "+pid)
-		}
-		for link := range linksOf(pid) {
-			if t.namespaces[link] {
-				left = append(left, link+" by process "+pid)
-			}
+	for _, pid := range tr.pids() {
+		cmdline, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		left = append(left, "process "+pid+" ("+strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " "))+")")
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for link := range tr.namespaces {
+		if bytes.Contains(mounts, []byte(" "+link+" ")) {
+			left = append(left, "mount of "+link)
 		}
 	}
 	return left
 }
 
-// TestingT is the part of *testing.T that is needed here.
-type TestingT interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-// RequireGone waits until nothing is left of the trace: the kernel takes a
-// namespace down a moment after its last process has ended.
-func (t Trace) RequireGone(tb TestingT) {
-	tb.Helper()
-	deadline := time.Now().Add(patience)
+// RequireGone waits until nothing is left: the kernel ends what is in a PID
+// namespace a moment after its process 1.
+func (tr *Trace) RequireGone(t T) {
+	t.Helper()
+	deadline := time.Now().Add(tr.patience)
 	for {
-		left := t.Left()
+		left := tr.Left()
 		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			tb.Fatalf("left behind after %s: %s", patience, strings.Join(left, ", "))
+			t.Fatalf("left behind after %s: %s", tr.patience, strings.Join(left, ", "))
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-type process struct{ parent, started string }
-
-// processes reads /proc/PID/stat of every process that is no zombie.
-func processes() map[string]process {
-	all := map[string]process{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+// pids returns the numbers of the marked processes. A zombie is none.
+func (tr *Trace) pids() []string {
+	var pids []string
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		environ, err := os.ReadFile(file)
 		if err != nil {
-			continue // ended meanwhile
+			continue // ended meanwhile, or another user's
 		}
-		// The name, in parentheses, may hold anything.
-		text := string(data)
-		fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
-		if len(fields) > 19 && fields[0] != "Z" && fields[0] != "X" {
-			all[filepath.Base(filepath.Dir(file))] = process{parent: fields[1], started: fields[19]}
+		for entry := range bytes.SplitSeq(environ, []byte{0}) {
+			if bytes.Equal(entry, tr.entry) {
+				pids = append(pids, filepath.Base(filepath.Dir(file)))
+				break
+			}
 		}
 	}
-	return all
+	return pids
 }
 
 // linksOf returns the namespaces that a process is in or holds open.

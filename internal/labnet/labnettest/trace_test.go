@@ -1,41 +1,76 @@
 package labnettest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestTraceOfARunningFamily(t *testing.T) {
-	// The shell has a child that holds a descriptor of a namespace open.
-	cmd := exec.Command("sh", "-c", "cat; true")
+	trace := Begin(t)
+	cmd := exec.Command("sh", "-c", "cat; true") // a shell with a child
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return TraceOf(cmd.Process.Pid).Processes() == 2 }, patience, patience/1000)
-
-	trace := TraceOf(cmd.Process.Pid)
-	assert.Zero(t, trace.Namespaces(), "it shares all of them with the observer")
-	assert.Len(t, trace.Left(), 2)
+	require.Eventually(t, func() bool { return len(trace.Left()) == 2 }, patience, patience/1000)
+	assert.Contains(t, strings.Join(trace.Left(), "\n"), "(cat)")
+	processes, namespaces := trace.Observe()
+	assert.Equal(t, 2, processes)
+	assert.Zero(t, namespaces, "they share all of them with the test")
 
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
 	trace.RequireGone(t)
 }
 
-func TestLeftNamesWhoHoldsANamespace(t *testing.T) {
-	own, err := os.Readlink("/proc/self/ns/net")
+func TestTracesDoNotMeet(t *testing.T) {
+	first := Begin(t)
+	second := Begin(t)
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	trace := Trace{namespaces: map[string]bool{own: true}}
-	assert.Contains(t, strings.Join(trace.Left(), "\n"), own+" by process ")
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return len(second.Left()) == 1 }, patience, patience/1000)
+	assert.Empty(t, first.Left())
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
 }
 
-func TestTraceOfNobody(t *testing.T) {
-	trace := TraceOf(1 << 30)
-	assert.Zero(t, trace.Processes())
-	assert.Empty(t, trace.Left())
+func TestLeftKnowsMounts(t *testing.T) {
+	// Any word of a line of the mount table will do.
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(t, err)
+	word := strings.Fields(string(mounts))[4]
+	trace := Begin(t)
+	trace.namespaces[word] = true
+	assert.Equal(t, []string{"mount of " + word}, trace.Left())
+}
+
+// recorder is a T that fails without ending the test.
+type recorder struct {
+	*testing.T
+	failure string
+}
+
+func (r *recorder) Fatalf(format string, args ...any) { r.failure = fmt.Sprintf(format, args...) }
+
+func TestRequireGoneFails(t *testing.T) {
+	trace := Begin(t)
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return len(trace.Left()) == 1 }, patience, patience/1000)
+	r := &recorder{T: t}
+	trace.patience = 50 * time.Millisecond
+	trace.RequireGone(r)
+	assert.Contains(t, r.failure, fmt.Sprintf("process %d (cat)", cmd.Process.Pid))
+	require.NoError(t, in.Close())
+	require.NoError(t, cmd.Wait())
 }

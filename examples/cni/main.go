@@ -43,7 +43,7 @@ func run() error {
 	before := decide()
 	fmt.Println("holder:", before.Winner, "then:", before.Candidates[1:])
 
-	nodes.Set([]membership.Member{{Name: "node-a", Eligible: true}, {Name: "node-c", Eligible: false}})
+	nodes.Set([]membership.Member{{Name: "node-a", Eligible: true}, {Name: "node-c", Described: true, Eligible: false}})
 	<-nodes.Changed()
 	after := decide()
 	fmt.Println("holder:", after.Winner, "out:", after.Excluded)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,19 +57,27 @@ func (s *eventSender) add(obj runtime.Object, eventType, reason, message string)
 }
 
 func (s *eventSender) run(ctx context.Context) {
+	// Deliveries outlive ctx by the grace, the one under way included.
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var joined sync.WaitGroup
+	defer joined.Wait()
+	defer cancel()
+	joined.Go(func() {
+		<-ctx.Done()
+		pause(sending, eventGrace)
+		cancel()
+	})
 	for ctx.Err() == nil {
 		select {
 		case event := <-s.queue:
-			s.deliver(ctx, event)
+			s.deliver(sending, event)
 		case <-ctx.Done():
 		}
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventGrace)
-	defer cancel()
-	for grace.Err() == nil {
+	for sending.Err() == nil {
 		select {
 		case event := <-s.queue:
-			s.deliver(grace, event)
+			s.deliver(sending, event)
 		default:
 			return
 		}

@@ -229,7 +229,9 @@ func (r *round) disown() {
 // (scenario: garbage in loadBalancerIPs while holding), unless its families themselves are what is wrong.
 func (r *round) malformed(req allocator.Request, held []netip.Addr, err error) {
 	reason, clears := config.EventReason(err, len(held) > 0)
-	r.event(corev1.EventTypeWarning, reason, err.Error())
+	if reason != "" {
+		r.event(corev1.EventTypeWarning, reason, err.Error())
+	}
 	if clears {
 		r.clear()
 		r.out.pending = true

@@ -427,6 +427,44 @@ func TestExplicitWishes(t *testing.T) {
 	}
 }
 
+func TestClusterIPs(t *testing.T) {
+	ips := func(list ...string) edit {
+		return func(s *corev1.Service) {
+			s.Spec.ClusterIPs, s.Spec.ClusterIP = list, ""
+			if len(list) > 0 {
+				s.Spec.ClusterIP = list[0]
+			}
+		}
+	}
+	tests := map[string]struct {
+		edit  edit
+		want  string // of a Service that holds 192.0.2.1
+		event string
+	}{
+		"None, holding": {ips("None"), "192.0.2.1", "noclusterIPsIPFamily"},
+		"none yet":      {ips(), "", ""},
+		"RequireDualStack with one": {
+			dualStack(corev1.IPFamilyPolicyRequireDualStack, "10.96.0.9"), "", "not enough clusterips",
+		},
+		"two of one family": {ips("10.96.0.9", "10.96.0.10"), "192.0.2.1", "noclusterIPsIPFamily"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pool("p", "192.0.2.0/30"))
+			w.put(lb("s", held("p", "192.0.2.1"), tt.edit))
+			w.restart()
+			assert.Equal(t, tt.want, w.ips("s"))
+			told := w.told()
+			if tt.event == "" {
+				assert.Empty(t, told)
+				return
+			}
+			require.Len(t, told, 1)
+			assert.Contains(t, told[0], tt.event)
+		})
+	}
+}
+
 func TestCreatedAgainIsNew(t *testing.T) {
 	w := newWorld(t, pool("p", "192.0.2.0/31"))
 	w.serve(lb("s"))

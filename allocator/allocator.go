@@ -225,11 +225,23 @@ func (a *Allocator) commit(w *wish, cur *holding, pl placement) *holding {
 		h.ports = w.ports
 		h.group = a.groupOf(groupKey{w.req.SharingKey, w.req.BackendKey})
 	}
+	a.add(h)
+	return h
+}
+
+// restore undoes the removal of h.
+func (a *Allocator) restore(h *holding) {
+	if h.group != nil {
+		h.group = a.groupOf(h.group.groupKey)
+	}
+	a.add(h)
+}
+
+func (a *Allocator) add(h *holding) {
 	a.owners[h.owner] = h
 	for _, addr := range h.list() {
 		a.occupy(addr, h)
 	}
-	return h
 }
 
 // unchanged reports that keys and ports are those of the holding.

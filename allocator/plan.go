@@ -19,7 +19,7 @@ func placementOf(p *pool, addrs ...netip.Addr) placement {
 }
 
 // plan decides about a request of an owner that holds cur (nil for nothing).
-// It changes nothing.
+// In the end nothing is changed.
 func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
 	if len(w.req.Addresses) > 0 {
 		return a.planExplicit(w, cur)
@@ -28,12 +28,15 @@ func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
 		if pl, ok := a.planKeep(w, cur); ok {
 			return pl, nil
 		}
+		// It moves, and may move to what it holds itself.
+		a.remove(cur)
+		defer a.restore(cur)
 	}
 	if w.req.Pool != "" {
-		return a.planNamed(w, cur)
+		return a.planNamed(w)
 	}
 	if w.req.SharingKey != "" {
-		if pl, ok := a.join(w, cur, nil); ok {
+		if pl, ok := a.join(w, nil); ok {
 			return pl, nil
 		}
 	}
@@ -150,26 +153,22 @@ func (a *Allocator) planKeep(w *wish, cur *holding) (placement, bool) {
 	if n == w.n {
 		return pl, true
 	}
-	if second, ok := a.second(w, cur, FamilyOf(pl.addrs[0]).other()); ok {
+	if second, ok := a.second(w, cur, pl.addrs[0]); ok {
 		pl.addrs[1] = second
 		return pl, true
 	}
 	return pl, w.req.Partial
 }
 
-// second finds an address of family f for an owner that holds one of the
-// other family: one of its group in the same pool, else a free one.
-func (a *Allocator) second(w *wish, cur *holding, f Family) (netip.Addr, bool) {
-	p := cur.pool
+// second finds an address of the other family for an owner that keeps first:
+// one that an owner who shares first has, else a free one of the same pool.
+func (a *Allocator) second(w *wish, cur *holding, first netip.Addr) (netip.Addr, bool) {
+	p, f := cur.pool, FamilyOf(first).other()
 	if p.Opaque || !p.serves(w) {
 		return netip.Addr{}, false
 	}
-	if w.req.SharingKey != "" {
-		alone := *w
-		alone.families, alone.n = [2]Family{f}, 1
-		if pl, ok := a.join(&alone, cur, p); ok {
-			return pl.addrs[0], true
-		}
+	if s := a.partnerSlot(w, cur, first); s != nil {
+		return s.addr, true
 	}
 	if !p.offers(f) || !p.givesTo(w) {
 		return netip.Addr{}, false
@@ -178,7 +177,7 @@ func (a *Allocator) second(w *wish, cur *holding, f Family) (netip.Addr, bool) {
 }
 
 // planNamed serves a request that names its pool.
-func (a *Allocator) planNamed(w *wish, cur *holding) (placement, error) {
+func (a *Allocator) planNamed(w *wish) (placement, error) {
 	p := a.table.byName[w.req.Pool]
 	switch {
 	case p == nil:
@@ -189,7 +188,7 @@ func (a *Allocator) planNamed(w *wish, cur *holding) (placement, error) {
 		return placement{}, fmt.Errorf("%w: %q gives no new address until it is corrected", ErrOpaque, p.Name)
 	}
 	if w.req.SharingKey != "" {
-		if pl, ok := a.join(w, cur, p); ok {
+		if pl, ok := a.join(w, p); ok {
 			return pl, nil
 		}
 	}

@@ -171,24 +171,20 @@ func (s *slot) conflict(w *wish, self *holding) *ConflictError {
 	return nil
 }
 
-// admits is conflict without the explanation, for a member of the group.
-func (s *slot) admits(w *wish, self *holding) bool {
-	for _, p := range w.ports {
-		if h := s.ports[p]; h != nil && h != self {
-			return false
-		}
-	}
-	return true
+// admits is conflict without the explanation, for a new member of the group.
+func (s *slot) admits(w *wish) bool {
+	return !slices.ContainsFunc(w.ports, func(p Port) bool { return s.ports[p] != nil })
 }
 
 // join looks for a place among the addresses that the group of the request
 // holds already: for two families first where both can be joined, then where
 // one can be joined and the pool gives a fresh one for the family that the
 // group does not have there, then (Partial) where one can be joined. within
-// restricts the search to one pool if it is not nil.
-func (a *Allocator) join(w *wish, self *holding, within *pool) (placement, bool) {
+// restricts the search to one pool if it is not nil. The owner of the request
+// holds none of the addresses in question.
+func (a *Allocator) join(w *wish, within *pool) (placement, bool) {
 	g := a.groups[groupKey{w.req.SharingKey, w.req.BackendKey}]
-	if g == nil || self == nil && w.hopeless(g) {
+	if g == nil || w.hopeless(g) {
 		return placement{}, false
 	}
 	var mixed, single placement
@@ -200,7 +196,7 @@ func (a *Allocator) join(w *wish, self *holding, within *pool) (placement, bool)
 		if p.Opaque || within != nil && p != within || !p.serves(w) {
 			continue
 		}
-		free, present := w.joinable(slots, self)
+		free, present := w.joinable(slots)
 		if w.n == 1 {
 			if s := free[w.families[0].index()]; s != nil {
 				return placementOf(p, s.addr), true
@@ -233,11 +229,11 @@ func (a *Allocator) join(w *wish, self *holding, within *pool) (placement, bool)
 
 // joinable returns the first slot of each wanted family that admits the
 // request, and the families of which there is any slot.
-func (w *wish) joinable(slots []*slot, self *holding) (free [2]*slot, present [2]bool) {
+func (w *wish) joinable(slots []*slot) (free [2]*slot, present [2]bool) {
 	for _, s := range slots {
 		f := s.family.index()
 		present[f] = true
-		if free[f] == nil && w.wants(s.family) && s.admits(w, self) {
+		if free[f] == nil && w.wants(s.family) && s.admits(w) {
 			free[f] = s
 		}
 	}
@@ -256,6 +252,29 @@ func (w *wish) hopeless(g *group) bool {
 		}
 	}
 	return true
+}
+
+// partnerSlot returns the first address of the other family that is held by
+// those who share first with cur and that admits the request, nil if none.
+func (a *Allocator) partnerSlot(w *wish, cur *holding, first netip.Addr) *slot {
+	shared := a.held[FamilyOf(first).index()][number(first)].slot
+	if shared == nil {
+		return nil
+	}
+	f := FamilyOf(first).other()
+	var best *slot
+	for h := range shared.members {
+		for _, addr := range h.list() {
+			if h == cur || FamilyOf(addr) != f {
+				continue
+			}
+			s := a.held[f.index()][number(addr)].slot
+			if (best == nil || s.cmp(best) < 0) && s.admits(w) {
+				best = s
+			}
+		}
+	}
+	return best
 }
 
 // inOrder puts IPv4 before IPv6.

@@ -114,7 +114,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	workers := newTracker(c)
 	told := c.version.Load()
 	var list *memberlist.Memberlist
-	workers.do(func() { list, err = memberlist.Create(c.gossipConfig(w, gossip)) })
+	workers.do(ctx, func() { list, err = memberlist.Create(c.gossipConfig(w, gossip)) })
 	if err != nil {
 		return errors.Join(fmt.Errorf("membership: %w", err), w.Shutdown())
 	}

@@ -172,13 +172,12 @@ func (j *joiner) report(seed netip.AddrPort, err error) {
 	}
 	j.c.counters.joinFailures.Add(1)
 	j.unreachable[seed] = true
-	if was {
+	switch {
+	case was:
 		j.c.log.Debug("membership: still cannot join", "seed", seed, "error", err)
-		return
+	case strings.Contains(err.Error(), "no installed keys could decrypt") || strings.Contains(err.Error(), "encrypt"):
+		j.c.log.Warn("membership: cannot join: the other side has another key, or none", "seed", seed, "error", err)
+	default:
+		j.c.log.Warn("membership: cannot join, trying again", "seed", seed, "error", err)
 	}
-	message := "membership: cannot join, trying again"
-	if strings.Contains(err.Error(), "no installed keys could decrypt") || strings.Contains(err.Error(), "encrypt") {
-		message = "membership: cannot join: the other side has another key, or none"
-	}
-	j.c.log.Warn(message, "seed", seed, "error", err)
 }

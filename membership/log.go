@@ -72,7 +72,7 @@ func (g *gossipLog) Write(line []byte) (int, error) {
 			"membership: gossip refused: it was sent with another key or label, or without one", "from", source, "detail", detail)
 		return len(line), nil
 	}
-	g.log.Log(context.Background(), g.cap(level), "memberlist: "+text)
+	g.log.Log(context.Background(), g.cap(level), "memberlist", "text", text)
 	return len(line), nil
 }
 

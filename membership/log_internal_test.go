@@ -19,13 +19,13 @@ func TestGossipLog(t *testing.T) {
 		suspect          string
 		refused          bool
 	}{
-		{name: "debug", line: "[DEBUG] memberlist: Stream connection from=192.0.2.1:40001", want: `level=DEBUG msg="memberlist: Stream connection from=192.0.2.1:40001"`},
-		{name: "info", line: "[INFO] memberlist: Marking b as failed, suspect timeout reached (0 peer confirmations)", want: `level=INFO msg="memberlist: Marking b as failed, suspect timeout reached (0 peer confirmations)"`},
-		{name: "warning", line: "[WARN] memberlist: Refuting a suspect message (from: c)", want: `level=WARN msg="memberlist: Refuting a suspect message (from: c)"`},
-		{name: "error", line: "[ERR] memberlist: Failed to send gossip to 192.0.2.1:7946: network is unreachable", want: `level=WARN msg="memberlist: Failed to send gossip`},
+		{name: "debug", line: "[DEBUG] memberlist: Stream connection from=192.0.2.1:40001", want: `level=DEBUG msg=memberlist text="Stream connection from=192.0.2.1:40001"`},
+		{name: "info", line: "[INFO] memberlist: Marking b as failed, suspect timeout reached (0 peer confirmations)", want: `level=INFO msg=memberlist text="Marking b as failed, suspect timeout reached (0 peer confirmations)"`},
+		{name: "warning", line: "[WARN] memberlist: Refuting a suspect message (from: c)", want: `level=WARN msg=memberlist text="Refuting a suspect message (from: c)"`},
+		{name: "error", line: "[ERR] memberlist: Failed to send gossip to 192.0.2.1:7946: network is unreachable", want: `level=WARN msg=memberlist text="Failed to send gossip`},
 		{name: "other error", line: "[ERROR] memberlist: Failed to compress payload: x", want: "level=WARN"},
-		{name: "without prefix", line: "[ERR] Failed to shutdown transport: x", want: `level=WARN msg="memberlist: Failed to shutdown transport: x"`},
-		{name: "without level", line: "Err: Could not set the deadline: x", want: `level=INFO msg="memberlist: Err: Could not set the deadline: x"`},
+		{name: "without prefix", line: "[ERR] Failed to shutdown transport: x", want: `level=WARN msg=memberlist text="Failed to shutdown transport: x"`},
+		{name: "without level", line: "Err: Could not set the deadline: x", want: `level=INFO msg=memberlist text="Err: Could not set the deadline: x"`},
 		{name: "suspect", line: "[INFO] memberlist: Suspect kw-02 has failed, no acks received", want: "level=INFO", suspect: "kw-02"},
 		{name: "packet refused", line: "[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=192.0.2.7:7946", want: "level=WARN msg=\"membership: gossip refused: it was sent with another key or label, or without one\" from=192.0.2.7 detail=", refused: true},
 		{name: "stream refused", line: "[ERR] memberlist: failed to receive: encryption is configured but remote state is not encrypted from=[2001:db8::7]:40001", want: "from=[2001:db8::7] detail=", refused: true},

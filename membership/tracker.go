@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// trackerLabel marks the goroutines of memberlist.
-const trackerLabel = "herald-membership"
+const (
+	// trackerLabel marks the goroutines of memberlist.
+	trackerLabel = "herald-membership"
+	// maxPause is the longest time between two looks at the goroutines.
+	maxPause = 50 * time.Millisecond
+)
 
 // tracker joins goroutines of code that does not: memberlist's Shutdown tells
 // them to end and returns. They are found by a profiler label, which goroutines
@@ -24,11 +28,11 @@ func newTracker(owner any) *tracker { return &tracker{id: fmt.Sprintf("%p", owne
 
 // do calls f in a goroutine of its own, whose label f's goroutines inherit, and
 // waits for f.
-func (t *tracker) do(f func()) {
+func (t *tracker) do(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pprof.Do(context.Background(), pprof.Labels(trackerLabel, t.id), func(context.Context) { f() })
+		pprof.Do(ctx, pprof.Labels(trackerLabel, t.id), func(context.Context) { f() })
 	}()
 	<-done
 }
@@ -37,12 +41,13 @@ func (t *tracker) do(f func()) {
 // longest that one can take is a probe at the slowest pace; anything above
 // that, and the time of a state sync, is an error.
 func (t *tracker) wait(p Profile) error {
-	const pause = 2 * time.Millisecond
 	limit := time.Duration(p.AwarenessMaxMultiplier+1)*p.ProbeInterval + p.TCPTimeout
-	for begin := time.Now(); t.running(); time.Sleep(pause) {
+	pause := time.Millisecond
+	for begin := time.Now(); t.running(); pause = min(2*pause, maxPause) {
 		if time.Since(begin) > limit {
 			return fmt.Errorf("membership: goroutines of memberlist still run %v after the end", limit)
 		}
+		time.Sleep(pause)
 	}
 	return nil
 }

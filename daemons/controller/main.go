@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,12 +35,24 @@ func main() {
 	os.Exit(code)
 }
 
+// leaseName is the Lease that the leading controller holds, in MetalLB's namespace.
+const leaseName = "herald-controller"
+
+// controllerFlags are the flags of the controller alone.
+type controllerFlags struct {
+	daemon.Flags
+	leaderElect bool
+	podName     string
+}
+
 // run is the whole program: it returns the exit code when ctx is cancelled, or when something fails.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var flags daemon.Flags
+	var flags controllerFlags
 	fs := flag.NewFlagSet("controller", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	flags.Register(fs)
+	fs.BoolVar(&flags.leaderElect, "leader-elect", true, "in a cluster: wait for the Lease "+leaseName+" before serving, so that several replicas can run")
+	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the identity for the Lease (env METALLB_POD_NAME; default: the host name)")
 	if code, done := flags.Parse(fs, args, stdout); done {
 		return code
 	}
@@ -61,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // once decides on the directory, and prints what it decided.
-func once(ctx context.Context, flags daemon.Flags, log *slog.Logger, stdout io.Writer) error {
+func once(ctx context.Context, flags controllerFlags, log *slog.Logger, stdout io.Writer) error {
 	src, err := files(flags, log)
 	if err != nil {
 		return err
@@ -73,7 +87,7 @@ func once(ctx context.Context, flags daemon.Flags, log *slog.Logger, stdout io.W
 	return controller.Once(stdout, set, controller.OnceConfig{LBClass: flags.LBClass, Logger: log})
 }
 
-func files(flags daemon.Flags, log *slog.Logger) (*source.Files, error) {
+func files(flags controllerFlags, log *slog.Logger) (*source.Files, error) {
 	namespace, err := flags.InNamespace()
 	if err != nil {
 		return nil, err
@@ -88,17 +102,17 @@ type provider interface {
 }
 
 // open returns the source that the flags ask for, where the metrics listen for it, and who may read them.
-func open(flags daemon.Flags, log *slog.Logger) (src provider, metricsHost string, auth metrics.Authorizer, err error) {
+func open(flags controllerFlags, log *slog.Logger) (src provider, metricsHost string, auth metrics.Authorizer, err error) {
 	if flags.Manifests != "" {
 		src, err = files(flags, log)
 		return src, "127.0.0.1", nil, err
 	}
-	kube, auth, err := daemon.Kube(flags, "metallb-controller", "", log)
+	kube, auth, err := daemon.Kube(flags.Flags, "metallb-controller", "", log)
 	return kube, "", auth, err
 }
 
 // serve runs until ctx is cancelled.
-func serve(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
+func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	log.Info("starting", "daemon", "controller", "version", daemon.Version())
 	src, host, auth, err := open(flags, log)
 	if err != nil {
@@ -116,8 +130,14 @@ func serve(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
 			s := ctrl.Stats()
 			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
 		}))
-	listeners, err := daemon.Open(ctx, flags, daemon.Endpoints{
-		HealthHost: "", MetricsHost: host, Ready: ctrl.Ready, Registry: reg, Authorizer: auth,
+	var leading atomic.Bool // a replica that waits for the Lease is ready to take over
+	serve := func(ctx context.Context) error {
+		leading.Store(true)
+		return ctrl.Run(ctx)
+	}
+	listeners, err := daemon.Open(ctx, flags.Flags, daemon.Endpoints{
+		HealthHost: "", MetricsHost: host, Ready: func() bool { return !leading.Load() || ctrl.Ready() },
+		Registry: reg, Authorizer: auth,
 	})
 	if err != nil {
 		return err
@@ -127,10 +147,24 @@ func serve(ctx context.Context, flags daemon.Flags, log *slog.Logger) error {
 		g.Go(func() error { return l.Serve(ctx) })
 	}
 	g.Go(func() error { return src.Run(ctx) })
-	g.Go(func() error { return ctrl.Run(ctx) })
+	g.Go(func() error {
+		if kube, ok := src.(*source.Kube); ok && flags.leaderElect {
+			return kube.Lead(ctx, source.LeaseConfig{Name: leaseName, Identity: identity(flags.podName)}, serve)
+		}
+		return serve(ctx)
+	})
 	if err := g.Wait(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	log.Info("stopped", "daemon", "controller")
 	return nil
+}
+
+// identity is unique among the replicas: two processes on one host differ by their process number.
+func identity(podName string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s_%d", cmp.Or(podName, host), os.Getpid())
 }

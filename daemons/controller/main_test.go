@@ -154,7 +154,9 @@ func start(t *testing.T, dir string) (log *lockedBuffer, stop func()) {
 	log = &lockedBuffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"--manifests", dir, "--port", "0", "--health-probe-port", "0"}, &bytes.Buffer{}, log) }()
+	go func() {
+		ended <- run(ctx, []string{"--manifests", dir, "--port", "0", "--health-probe-port", "0"}, &bytes.Buffer{}, log)
+	}()
 	return log, func() {
 		cancel()
 		assert.Zero(t, <-ended, log.String())
@@ -206,7 +208,9 @@ func TestDirectoryOverRestartsAndBadEdits(t *testing.T) {
 	// The directory vanishes and returns: the last state is kept.
 	moved := dir + ".moved"
 	require.NoError(t, os.Rename(dir, moved))
-	eventually(t, log, func() bool { return strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "last state") })
+	eventually(t, log, func() bool {
+		return strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "last state")
+	})
 	write(t, filepath.Join(moved, "pool.yaml"), pool)
 	require.NoError(t, os.Rename(moved, dir))
 	stop()

@@ -189,8 +189,9 @@ func TestRights(t *testing.T) {
 	events := []string{"create events", "patch events"}
 	config := expand(read, "metallb.io/ipaddresspools ["+metallbSystem+"]", "metallb.io/l2advertisements ["+metallbSystem+"]")
 	common := slices.Concat(metrics, events, config, expand(read, "services", "namespaces", "nodes"))
+	lease := expand([]string{"create", "get", "update"}, "coordination.k8s.io/leases ["+metallbSystem+"]")
 	tests := map[string][]string{
-		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]")),
+		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]"), lease),
 		"speaker":    slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), []string{"list pods [" + metallbSystem + "]"}),
 	}
 	for account, want := range tests {
@@ -235,7 +236,8 @@ func TestController(t *testing.T) {
 	c := confined(t, "controller", d.Spec.Selector, d.Spec.Template)
 	assert.Equal(t, "controller", d.Name)
 	assert.Equal(t, int32(1), *d.Spec.Replicas)
-	assert.Equal(t, appsv1.RecreateDeploymentStrategyType, d.Spec.Strategy.Type, "two must not allocate side by side")
+	assert.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, d.Spec.Strategy.Type, "the Lease keeps two from allocating side by side")
+	assert.Equal(t, "metadata.name", env(c, "METALLB_POD_NAME").ValueFrom.FieldRef.FieldPath)
 	pod := d.Spec.Template.Spec
 	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
 	assert.Equal(t, int64(65534), *pod.SecurityContext.RunAsUser)

@@ -95,7 +95,9 @@ func TestOncePrintsEveryField(t *testing.T) {
 	code, docs, _ := decide(t, objects, "kw-02", "kw-01,kw-02,kw-03")
 	assert.Zero(t, code)
 	require.Len(t, docs, 4, "each address, even without a pool, and each protocol")
-	all := func(reason string) map[string]any { return map[string]any{"kw-01": reason, "kw-02": reason, "kw-03": reason} }
+	all := func(reason string) map[string]any {
+		return map[string]any{"kw-01": reason, "kw-02": reason, "kw-03": reason}
+	}
 	doc := func(service, protocol, addr string, more map[string]any) map[string]any {
 		d := map[string]any{
 			"service": service, "protocol": protocol, "address": addr, "announce": false, "announcer": "", "reason": "",

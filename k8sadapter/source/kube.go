@@ -124,7 +124,25 @@ func (k *Kube) ListerWatcher(kind Kind) cache.ListerWatcher {
 	case kind == EndpointSlices:
 		client = k.discovery
 	}
-	return cache.NewListWatchFromClient(client, string(kind), namespace, fields.Everything())
+	lw := cache.NewListWatchFromClient(client, string(kind), namespace, fields.Everything())
+	if kind == Services {
+		return quorumFirst(lw)
+	}
+	return lw
+}
+
+// quorumFirst makes a reflector's first list a read of what is committed, not of what some API server remembers: a
+// controller that starts, or takes over, must see the last writes of the one before it, or it gives their addresses
+// away. client-go asks for any version ("0") at first.
+func quorumFirst(lw *cache.ListWatch) *cache.ListWatch {
+	list := lw.ListWithContextFunc
+	lw.ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if options.ResourceVersion == "0" {
+			options.ResourceVersion = ""
+		}
+		return list(ctx, options)
+	}
+	return lw
 }
 
 // Event queues a core/v1 Event about obj. It never blocks: with too many

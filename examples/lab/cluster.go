@@ -248,10 +248,10 @@ func (c *cluster) heal(n *node, mode faultMode) error {
 	}
 }
 
-// stop ends everything in order and takes the network down. The error names
-// what did not end as it should.
-func (c *cluster) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+// stop ends everything in order, also when ctx is cancelled already, and takes
+// the network down. The error names what did not end as it should.
+func (c *cluster) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancel()
 	var wg sync.WaitGroup
 	errs := make([]error, len(c.started))

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,10 +52,7 @@ type bench struct {
 // newBench builds the daemons.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "herald-lab-test")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := publicDir(t, 0o755)
 	build := exec.Command("go", "build", "-o", dir+"/", "./daemons/controller", "./daemons/speaker")
 	build.Dir = "../.."
 	out, err := build.CombinedOutput()
@@ -67,6 +65,15 @@ func newBench(t *testing.T) *bench {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(b.lab, data, 0o755))
 	return b
+}
+
+// publicDir is t.TempDir with a mode, also for other users.
+func publicDir(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, mode))
+	return dir
 }
 
 // as returns the bench for another user.
@@ -89,10 +96,7 @@ type run struct {
 // start starts a lab whose every file would show up in a directory of its own.
 func (b *bench) start(t *testing.T, args ...string) *run {
 	t.Helper()
-	tmp, err := os.MkdirTemp(b.dir, "tmp")
-	require.NoError(t, err)
-	require.NoError(t, os.Chmod(tmp, 0o777))
-	r := &run{lines: make(chan string, 10000), tmp: tmp, trace: labnettest.Begin(t)}
+	r := &run{lines: make(chan string, 10000), tmp: publicDir(t, 0o777), trace: labnettest.Begin(t)}
 	r.cmd = exec.Command(b.lab, args...)
 	r.cmd.Args[0] = labRole
 	r.cmd.Dir = r.tmp
@@ -183,8 +187,8 @@ func TestLab(t *testing.T) {
 			t.Run("killed", func(t *testing.T) { testKilled(t, b.as(uid)) })
 		})
 	}
-	t.Run("leave", func(t *testing.T) { testFailovers(t, b, modeLeave) })
-	t.Run("link", func(t *testing.T) { testFailovers(t, b, modeLink) })
+	t.Run("leave", func(t *testing.T) { testFailovers(t, b, modeLeave, 2) })
+	t.Run("link", func(t *testing.T) { testFailovers(t, b, modeLink, 1) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, b) })
 	t.Run("keep", func(t *testing.T) { testKeep(t, b) })
 	t.Run("daemon dies", func(t *testing.T) { testDeadDaemon(t, b) })
@@ -241,8 +245,8 @@ func testKilled(t *testing.T, b *bench) {
 	assert.Equal(t, -1, r.finish(t))
 }
 
-func testFailovers(t *testing.T, b *bench, mode faultMode) {
-	r := b.start(t, "--failovers", "2", "--mode", string(mode), "--json", "--nodes", "3")
+func testFailovers(t *testing.T, b *bench, mode faultMode, rounds int) {
+	r := b.start(t, "--failovers", strconv.Itoa(rounds), "--mode", string(mode), "--json", "--nodes", "3")
 	r.await(t, "the client got a page through every address")
 	r.mark(t)
 	require.Zero(t, r.finish(t), r.seen.String())
@@ -253,9 +257,9 @@ func testFailovers(t *testing.T, b *bench, mode faultMode) {
 		Outage any `json:"outage_ms"`
 	}{report: &got}), r.stdout.String())
 	assert.Equal(t, mode, got.Mode)
-	assert.Equal(t, 2, got.Rounds)
-	require.Len(t, got.Gaps, 2)
-	require.Len(t, got.Outages, 2)
+	assert.Equal(t, rounds, got.Rounds)
+	require.Len(t, got.Gaps, rounds)
+	require.Len(t, got.Outages, rounds)
 	for i := range got.Gaps {
 		assert.Positive(t, got.Gaps[i])
 		assert.Positive(t, got.Outages[i])

@@ -116,7 +116,7 @@ func runLab(ctx context.Context, opts *options, inner *labnet.Inner, out *consol
 	if err != nil && ctx.Err() == nil {
 		c.printLogs(os.Stderr)
 	}
-	stopErr := c.stop()
+	stopErr := c.stop(ctx)
 	if err == nil {
 		err = stopErr
 	}

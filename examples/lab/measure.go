@@ -80,10 +80,13 @@ func (s *story) measure(ctx context.Context) error {
 		s.out.step("round %d of %d: %s of %s, %s served by %s after %s; longest time without an answer %s",
 			round+1, s.opts.failovers, s.opts.mode, result.victim, target.addr, result.by,
 			seconds(result.gap), seconds(result.outage))
+		if round == s.opts.failovers-1 && !s.opts.keep {
+			break // the network is taken down anyway
+		}
 		if err := s.heal(s.node(result.victim), s.opts.mode); err != nil {
 			return err
 		}
-		if s.views, err = s.settle(ctx, s.found, s.nodeNames(), settlePatience); err != nil {
+		if s.views, err = s.settle(ctx, s.found, s.nodeNames()); err != nil {
 			return fmt.Errorf("after round %d: %w", round+1, err)
 		}
 	}

@@ -155,8 +155,8 @@ func orNobody(names []string) string {
 
 // settle waits until every address is where it belongs while the given nodes
 // are alive, and returns what is seen then.
-func (c *cluster) settle(ctx context.Context, services []service, alive []string, patience time.Duration) (views []view, err error) {
-	err = until(ctx, patience, func(ctx context.Context) error {
+func (c *cluster) settle(ctx context.Context, services []service, alive []string) (views []view, err error) {
+	err = until(ctx, settlePatience, func(ctx context.Context) error {
 		var err error
 		if views, err = c.look(ctx, services, alive); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // How long the lab waits before it gives up.
 const (
 	addressPatience  = 20 * time.Second
-	settlePatience   = 60 * time.Second
+	settlePatience   = 90 * time.Second // speakers look for lost ones once a minute
 	failoverPatience = 60 * time.Second
 )
 
@@ -63,7 +63,7 @@ func (s *story) begin(ctx context.Context, onDeath context.CancelCauseFunc) erro
 	for _, svc := range s.found {
 		s.out.step("Service %s got %s from pool %s", svc.name, join(svc.addrs), svc.pool)
 	}
-	if s.views, err = s.settle(ctx, s.found, s.nodeNames(), settlePatience); err != nil {
+	if s.views, err = s.settle(ctx, s.found, s.nodeNames()); err != nil {
 		return err
 	}
 	s.out.step("the client got a page through every address")
@@ -89,7 +89,7 @@ func (s *story) tell(ctx context.Context) error {
 		result.by, seconds(result.gap), target.addr, result.lost)
 
 	alive := slices.DeleteFunc(s.nodeNames(), func(name string) bool { return name == victim.Name })
-	if s.views, err = s.settle(ctx, s.found, alive, settlePatience); err != nil {
+	if s.views, err = s.settle(ctx, s.found, alive); err != nil {
 		return err
 	}
 	s.show(s.views)
@@ -99,7 +99,7 @@ func (s *story) tell(ctx context.Context) error {
 	if err := s.heal(victim, modeKill); err != nil {
 		return err
 	}
-	if s.views, err = s.settle(ctx, s.found, s.nodeNames(), settlePatience); err != nil {
+	if s.views, err = s.settle(ctx, s.found, s.nodeNames()); err != nil {
 		return err
 	}
 	s.out.step("it has its addresses back, %s after its start", seconds(time.Since(back)))

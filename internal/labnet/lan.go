@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -38,15 +39,13 @@ func NewLAN() (*LAN, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = bridgeName
 	if err := nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		lan.Close()
-		return nil, linkError("make the bridge", "bridge", err)
+		return nil, errors.Join(linkError("make the bridge", "bridge", err), lan.Close())
 	}
 	if lan.bridge, err = nl.LinkByName(bridgeName); err == nil {
 		err = nl.LinkSetUp(lan.bridge)
 	}
 	if err != nil {
-		lan.Close()
-		return nil, fmt.Errorf("labnet: bridge: %w", err)
+		return nil, errors.Join(fmt.Errorf("labnet: bridge: %w", err), lan.Close())
 	}
 	return lan, nil
 }
@@ -63,7 +62,7 @@ func (l *LAN) Close() error {
 }
 
 // Hosts returns the hosts in the order in which they were added.
-func (l *LAN) Hosts() []*Host { return append([]*Host(nil), l.hosts...) }
+func (l *LAN) Hosts() []*Host { return slices.Clone(l.hosts) }
 
 // HostConfig describes a host.
 type HostConfig struct {
@@ -96,8 +95,7 @@ func (l *LAN) AddHost(cfg HostConfig) (*Host, error) {
 	}
 	h := &Host{name: cfg.Name, space: space, nl: nl, lan: l}
 	if err := h.plug(cfg); err != nil {
-		h.close()
-		return nil, fmt.Errorf("labnet: host %s: %w", cfg.Name, err)
+		return nil, errors.Join(fmt.Errorf("labnet: host %s: %w", cfg.Name, err), h.close())
 	}
 	l.hosts = append(l.hosts, h)
 	return h, nil
@@ -269,8 +267,7 @@ func newHostSpace(ipv6 bool) (*Namespace, *netlink.Handle, error) {
 		if nl != nil {
 			nl.Close()
 		}
-		space.Close()
-		return nil, nil, err
+		return nil, nil, errors.Join(err, space.Close())
 	}
 	return space, nl, nil
 }

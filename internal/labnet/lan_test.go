@@ -2,6 +2,7 @@ package labnet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -33,25 +34,30 @@ func newNetwork() (*network, error) {
 		return nil, err
 	}
 	n := &network{lan: lan}
-	if n.client, err = lan.AddHost(hostConfig("client", 100)); err != nil {
-		lan.Close()
-		return nil, err
+	if err := n.plug(); err != nil {
+		return nil, errors.Join(err, lan.Close())
+	}
+	return n, nil
+}
+
+func (n *network) plug() error {
+	var err error
+	if n.client, err = n.lan.AddHost(hostConfig("client", 100)); err != nil {
+		return err
 	}
 	for i := 1; i <= 2; i++ {
-		node, err := lan.AddHost(hostConfig(fmt.Sprintf("node-%d", i), byte(i)))
+		node, err := n.lan.AddHost(hostConfig(fmt.Sprintf("node-%d", i), byte(i)))
 		if err != nil {
-			lan.Close()
-			return nil, err
+			return err
 		}
 		for _, vip := range testVIPs() {
 			if err := node.ServeLocally(netip.PrefixFrom(vip, vip.BitLen())); err != nil {
-				lan.Close()
-				return nil, err
+				return err
 			}
 		}
 		n.nodes = append(n.nodes, node)
 	}
-	return n, nil
+	return nil
 }
 
 func hostConfig(name string, number byte) HostConfig {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -149,7 +150,7 @@ func (w *Watch) ask(ctx context.Context) {
 func (w *Watch) Samples() []Sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]Sample(nil), w.samples...)
+	return slices.Clone(w.samples)
 }
 
 // Await waits until a recorded sample satisfies want and returns the first

@@ -151,6 +151,6 @@ func (p *prefixWriter) Write(data []byte) (int, error) {
 		if _, err := fmt.Fprintf(p.w, "%s%s\n", p.prefix, line); err != nil {
 			return 0, err
 		}
-		p.rest = append([]byte(nil), rest...)
+		p.rest = bytes.Clone(rest)
 	}
 }

@@ -3,6 +3,7 @@ package labnet
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,12 +51,12 @@ func nestedMain() int {
 }
 
 // serveOnce builds a network and fetches a page in both families.
-func serveOnce(scratch string) error {
+func serveOnce(scratch string) (err error) {
 	n, err := newNetwork()
 	if err != nil {
 		return err
 	}
-	defer n.lan.Close()
+	defer func() { err = errors.Join(err, n.lan.Close()) }()
 	node := n.nodes[0]
 	if _, err := Start(ProcessConfig{
 		Name: "backend", Command: BackendCommand(node.Name(), testPort),

@@ -26,6 +26,7 @@ import (
 	"github.com/heraldlb/herald/k8sadapter/controller"
 	"github.com/heraldlb/herald/k8sadapter/metrics"
 	"github.com/heraldlb/herald/k8sadapter/source"
+	"github.com/heraldlb/herald/k8sadapter/status"
 )
 
 func main() {
@@ -118,10 +119,23 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ctrl, err := controller.New(controller.Config{Source: src, LBClass: flags.LBClass, Logger: log})
+	cfg := controller.Config{Source: src, LBClass: flags.LBClass, Logger: log}
+	kube, inCluster := src.(*source.Kube)
+	var runs []func(context.Context) error // what the leader runs
+	if inCluster {
+		state := status.NewConfiguration(status.ConfigurationConfig{
+			Store: status.ConfigurationStates(kube.MetalLB(), kube.Namespace()), Name: "controller",
+			Labels: map[string]string{status.LabelComponent: "controller"}, Condition: status.ConditionController, Logger: log,
+		})
+		prune := status.NewPrune(status.ServiceL2Statuses(kube.MetalLB(), kube.Namespace()), log)
+		cfg.OnConfiguration, cfg.OnNodes = state.Set, prune.Set
+		runs = append(runs, state.Run, prune.Run)
+	}
+	ctrl, err := controller.New(cfg)
 	if err != nil {
 		return err
 	}
+	runs = append(runs, ctrl.Run)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -131,9 +145,13 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
 		}))
 	var leading atomic.Bool // a replica that waits for the Lease is ready to take over
-	serve := func(ctx context.Context) error {
+	lead := func(ctx context.Context) error {
 		leading.Store(true)
-		return ctrl.Run(ctx)
+		g, ctx := errgroup.WithContext(ctx)
+		for _, run := range runs {
+			g.Go(func() error { return run(ctx) })
+		}
+		return g.Wait()
 	}
 	listeners, err := daemon.Open(ctx, flags.Flags, daemon.Endpoints{
 		HealthHost: "", MetricsHost: host, Ready: func() bool { return !leading.Load() || ctrl.Ready() },
@@ -148,10 +166,10 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	}
 	g.Go(func() error { return src.Run(ctx) })
 	g.Go(func() error {
-		if kube, ok := src.(*source.Kube); ok && flags.leaderElect {
-			return kube.Lead(ctx, source.LeaseConfig{Name: leaseName, Identity: identity(flags.podName)}, serve)
+		if inCluster && flags.leaderElect {
+			return kube.Lead(ctx, source.LeaseConfig{Name: leaseName, Identity: identity(flags.podName)}, lead)
 		}
-		return serve(ctx)
+		return lead(ctx)
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err

@@ -163,8 +163,8 @@ func start(t *testing.T, dir string) (log *lockedBuffer, stop func()) {
 	}
 }
 
-// status is what --once shows of the directory: what the running daemon wrote is overlaid.
-func status(t *testing.T, dir string) string {
+// shown is what --once shows of the directory: what the running daemon wrote is overlaid.
+func shown(t *testing.T, dir string) string {
 	t.Helper()
 	var out bytes.Buffer
 	run(t.Context(), []string{"--manifests", dir, "--once"}, &out, &bytes.Buffer{})
@@ -181,7 +181,7 @@ func TestDirectoryOverRestartsAndBadEdits(t *testing.T) {
 	log, stop := start(t, dir)
 	given := func(name, ip string) func() bool {
 		return func() bool {
-			doc := status(t, dir)
+			doc := shown(t, dir)
 			_, doc, _ = strings.Cut(doc, "kind: Service\nmetadata:\n  annotations:\n    metallb.io/ip-allocated-from-pool: office\n  name: "+name+"\n")
 			doc, _, _ = strings.Cut(doc, "---")
 			return strings.Contains(doc, "ip: "+ip+"\n") && strings.Contains(log.String(), "Service updated")
@@ -214,7 +214,7 @@ func TestDirectoryOverRestartsAndBadEdits(t *testing.T) {
 	write(t, filepath.Join(moved, "pool.yaml"), pool)
 	require.NoError(t, os.Rename(moved, dir))
 	stop()
-	assert.Contains(t, status(t, dir), "ip: 192.0.2.11")
+	assert.Contains(t, shown(t, dir), "ip: 192.0.2.11")
 }
 
 func TestBoundPort(t *testing.T) {

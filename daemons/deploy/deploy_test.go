@@ -190,9 +190,13 @@ func TestRights(t *testing.T) {
 	config := expand(read, "metallb.io/ipaddresspools ["+metallbSystem+"]", "metallb.io/l2advertisements ["+metallbSystem+"]")
 	common := slices.Concat(metrics, events, config, expand(read, "services", "namespaces", "nodes"))
 	lease := expand([]string{"create", "get", "update"}, "coordination.k8s.io/leases ["+metallbSystem+"]")
+	statuses := slices.Concat(
+		expand([]string{"get", "list", "watch", "create", "delete"}, "metallb.io/configurationstates ["+metallbSystem+"]", "metallb.io/servicel2statuses ["+metallbSystem+"]"),
+		expand([]string{"update"}, "metallb.io/configurationstates/status ["+metallbSystem+"]", "metallb.io/servicel2statuses/status ["+metallbSystem+"]"))
+	common = slices.Concat(common, statuses)
 	tests := map[string][]string{
 		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]"), lease),
-		"speaker":    slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), []string{"list pods [" + metallbSystem + "]"}),
+		"speaker":    slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), expand([]string{"get", "list"}, "pods ["+metallbSystem+"]")),
 	}
 	for account, want := range tests {
 		t.Run(account, func(t *testing.T) { assert.ElementsMatch(t, want, rights(t, account)) })

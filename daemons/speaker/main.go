@@ -25,6 +25,7 @@ import (
 	"github.com/heraldlb/herald/k8sadapter/metrics"
 	"github.com/heraldlb/herald/k8sadapter/source"
 	"github.com/heraldlb/herald/k8sadapter/speaker"
+	"github.com/heraldlb/herald/k8sadapter/status"
 	"github.com/heraldlb/herald/membership"
 )
 
@@ -40,6 +41,7 @@ type speakerFlags struct {
 	daemon.Flags
 	gossip        daemon.GossipFlags
 	node, members string
+	podName       string
 	ignoreExclude bool
 }
 
@@ -51,6 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.Register(fs)
 	flags.gossip.Register(fs)
 	fs.StringVar(&flags.node, "node-name", os.Getenv("METALLB_NODE_NAME"), "`NAME` of this node (env METALLB_NODE_NAME)")
+	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the owner of its status objects (env METALLB_POD_NAME)")
 	fs.StringVar(&flags.members, "members", "", "with --once: the `NODES` that are alive, comma-separated")
 	fs.BoolVar(&flags.ignoreExclude, "ignore-exclude-lb", false, "ignore the label node.kubernetes.io/exclude-from-external-load-balancers")
 	if code, done := flags.Parse(fs, args, stdout); done {
@@ -145,6 +148,20 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	if cluster != nil {
 		cfg.Membership = cluster
 	}
+	var runs []func(context.Context) error // the status objects, in a cluster
+	if kube, ok := src.(*source.Kube); ok {
+		owner := daemon.Owner(ctx, kube, flags.podName, log)
+		state := status.NewConfiguration(status.ConfigurationConfig{
+			Store: status.ConfigurationStates(kube.MetalLB(), kube.Namespace()), Name: "speaker-" + flags.node, Owner: owner,
+			Labels:    map[string]string{status.LabelComponent: "speaker", status.LabelNodeName: flags.node},
+			Condition: status.ConditionSpeaker, Logger: log,
+		})
+		l2 := status.NewLayer2(status.Layer2Config{
+			Store: status.ServiceL2Statuses(kube.MetalLB(), kube.Namespace()), Node: flags.node, Owner: owner, Logger: log,
+		})
+		cfg.OnConfiguration, cfg.OnAnnounced = state.Set, l2.Set
+		runs = append(runs, state.Run, l2.Run)
+	}
 	spk, err := speaker.New(cfg)
 	if err != nil {
 		return err
@@ -171,12 +188,13 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	for _, l := range listeners {
 		g.Go(func() error { return l.Serve(running) })
 	}
-	g.Go(func() error { return src.Run(running) })
-	g.Go(func() error { return ann.Run(running) })
+	runs = append(runs, src.Run, ann.Run, spk.Run)
 	if cluster != nil {
-		g.Go(func() error { return cluster.Run(running) })
+		runs = append(runs, cluster.Run)
 	}
-	g.Go(func() error { return spk.Run(running) })
+	for _, run := range runs {
+		g.Go(func() error { return run(running) })
+	}
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

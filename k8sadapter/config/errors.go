@@ -75,6 +75,15 @@ func (r Rejection) Unwrap() error { return r.Err }
 // Effect says in words what is in force in place of the rejected version.
 func (r Rejection) Effect() string { return r.effect }
 
+// Texts returns the texts of rejections, in their order.
+func Texts(rejected []Rejection) []string {
+	out := make([]string, len(rejected))
+	for i, r := range rejected {
+		out[i] = r.Error()
+	}
+	return out
+}
+
 // Warning is something that is probably not meant, in an object that is in force.
 type Warning struct {
 	Kind, Namespace, Name string

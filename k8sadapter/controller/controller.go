@@ -38,6 +38,11 @@ type Config struct {
 	Source Source
 	// LBClass is the value of spec.loadBalancerClass that this controller serves. Empty: Services without a class.
 	LBClass string
+	// OnConfiguration, if set, is told at every change of the configuration what is wrong with it, a text for each
+	// rejected object. It must not block.
+	OnConfiguration func(rejected []string)
+	// OnNodes, if set, is told at every change of the configuration which nodes exist. It must not block.
+	OnNodes func(names map[string]struct{})
 	// Logger receives state changes at Info and degraded operation at Warn. Nil discards.
 	Logger *slog.Logger
 }
@@ -49,6 +54,7 @@ type Controller struct {
 	dec   *decider
 	queue workqueue.TypedRateLimitingInterface[item]
 	says  *sayer
+	cfg   Config
 
 	services, pools, ads, namespaces, nodes cache.SharedIndexInformer
 
@@ -89,7 +95,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	c := &Controller{
-		src: cfg.Source, log: log, dec: dec, pending: make(map[types.NamespacedName]struct{}),
+		src: cfg.Source, cfg: cfg, log: log, dec: dec, pending: make(map[types.NamespacedName]struct{}),
 		says: newSayer(cfg.Source.Event),
 	}
 	c.services = c.informer(source.Services, &corev1.Service{})
@@ -212,6 +218,7 @@ func (c *Controller) reconfigure(_ context.Context) error {
 	}
 	c.poolNames.Store(&names)
 	c.reportConfig(listed[*corev1.Node](c.nodes))
+	c.callHooks()
 	services := listed[*corev1.Service](c.services)
 	sortForService(services)
 	for _, svc := range services {
@@ -224,6 +231,19 @@ func (c *Controller) reconfigure(_ context.Context) error {
 	}
 	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 	return nil
+}
+
+func (c *Controller) callHooks() {
+	if c.cfg.OnConfiguration != nil {
+		c.cfg.OnConfiguration(config.Texts(c.dec.cfg.Rejected))
+	}
+	if c.cfg.OnNodes != nil {
+		names := make(map[string]struct{})
+		for _, n := range listed[*corev1.Node](c.nodes) {
+			names[n.Name] = struct{}{}
+		}
+		c.cfg.OnNodes(names)
+	}
 }
 
 // serve brings one Service to what it should be.

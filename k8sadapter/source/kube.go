@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
@@ -112,6 +111,7 @@ func metallbClient(config *rest.Config) (rest.Interface, error) {
 
 // ListerWatcher serves a kind to client-go's reflectors and informers: all
 // objects of the cluster, but metallb.io objects of MetalLB's namespace only.
+// The first list is a quorum read.
 func (k *Kube) ListerWatcher(kind Kind) cache.ListerWatcher {
 	info, ok := infoOf(kind)
 	if !ok {
@@ -143,6 +143,21 @@ func quorumFirst(lw *cache.ListWatch) *cache.ListWatch {
 		return list(ctx, options)
 	}
 	return lw
+}
+
+// MetalLB returns the client of metallb.io/v1beta1, for what is no source of decisions, such as package status.
+func (k *Kube) MetalLB() rest.Interface { return k.metallb }
+
+// Namespace returns MetalLB's namespace.
+func (k *Kube) Namespace() string { return k.namespace }
+
+// PodOwner returns a reference that makes an object of MetalLB's namespace go with a pod.
+func (k *Kube) PodOwner(ctx context.Context, name string) (*metav1.OwnerReference, error) {
+	pod, err := k.client.CoreV1().Pods(k.namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("source: own pod %s/%s: %w", k.namespace, name, err)
+	}
+	return &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}, nil
 }
 
 // Event queues a core/v1 Event about obj. It never blocks: with too many

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -75,6 +73,12 @@ type Config struct {
 	LBClass string
 	// IgnoreExclude ignores the label node.kubernetes.io/exclude-from-external-load-balancers.
 	IgnoreExclude bool
+	// OnConfiguration, if set, is told after every decision what is wrong with the configuration, a text for each
+	// rejected object. It must not block.
+	OnConfiguration func(rejected []string)
+	// OnAnnounced, if set, is told after every decision which Services this node announces on the LAN, and on which
+	// links (none: every link). It must not block.
+	OnAnnounced func(links map[types.NamespacedName][]string)
 	// Logger receives state changes at Info and degraded operation at Warn. Nil discards.
 	Logger *slog.Logger
 }
@@ -288,10 +292,26 @@ func (s *Speaker) apply() {
 		s.log.Warn("the announcer refused an address", "error", err)
 	}
 	s.report(snap, decisions)
+	s.callHooks(snap, decisions)
 	s.state.Store(&State{Decisions: decisions, Rejected: snap.Config.Rejected})
 	s.stats.updates.Add(1)
 	s.stats.loaded.Store(true)
 	s.stats.stale.Store(len(snap.Config.Rejected) > 0)
+}
+
+func (s *Speaker) callHooks(snap Snapshot, decisions []Decision) {
+	if s.cfg.OnConfiguration != nil {
+		s.cfg.OnConfiguration(config.Texts(snap.Config.Rejected))
+	}
+	if s.cfg.OnAnnounced != nil {
+		links := make(map[types.NamespacedName][]string)
+		for _, d := range decisions {
+			if d.Protocol == Layer2 && d.Announce {
+				links[d.Service] = d.Interfaces
+			}
+		}
+		s.cfg.OnAnnounced(links)
+	}
 }
 
 func (s *Speaker) snapshot() Snapshot {
@@ -332,103 +352,4 @@ func (s *Speaker) Ready() bool { return s.stats.loaded.Load() }
 // Stats returns the counters as they stand. It is safe for concurrent use.
 func (s *Speaker) Stats() Stats {
 	return Stats{Updates: s.stats.updates.Load(), ConfigLoaded: s.stats.loaded.Load(), ConfigStale: s.stats.stale.Load()}
-}
-
-// report sends Events for what has become true, and logs it.
-func (s *Speaker) report(snap Snapshot, decisions []Decision) {
-	objs := make(map[types.NamespacedName]*corev1.Service, len(snap.Services))
-	for _, svc := range snap.Services {
-		objs[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}] = svc
-	}
-	now := make(map[said]string)
-	say := func(d Decision, kind, reason, message string) {
-		key := said{service: d.Service, address: d.Address, reason: reason}
-		now[key] = message
-		if s.said[key] != message {
-			s.cfg.Source.Event(objs[d.Service], kind, reason, message)
-		}
-	}
-	up := make(map[string]bool)
-	for _, l := range s.cfg.Announcer.Links() {
-		up[l.Name] = true
-	}
-	for _, d := range decisions {
-		if d.Protocol != Layer2 {
-			continue
-		}
-		switch {
-		case d.Announce && len(d.Interfaces) > 0 && !slices.ContainsFunc(d.Interfaces, func(l string) bool { return up[l] }):
-			say(d, corev1.EventTypeWarning, "announceFailed",
-				fmt.Sprintf("cannot announce %s from node %q with protocol %q: none of the links %v of its advertisements is up",
-					d.Address, s.cfg.Node, Layer2, d.Interfaces))
-		case d.Announce:
-			say(d, corev1.EventTypeNormal, "nodeAssigned", fmt.Sprintf("announcing from node %q with protocol %q", s.cfg.Node, Layer2))
-		}
-	}
-	for key := range now {
-		if _, was := s.said[key]; !was && key.reason == "nodeAssigned" {
-			s.log.Info("address announced", "service", key.service.String(), "addr", key.address)
-		}
-	}
-	for key := range s.said {
-		if _, is := now[key]; !is && key.reason == "nodeAssigned" {
-			s.log.Info("address withdrawn", "service", key.service.String(), "addr", key.address)
-		}
-	}
-	s.said = now
-}
-
-// listed returns what an informer holds, as its own type, in the order of the names.
-func listed[T any](inf cache.SharedIndexInformer) []T {
-	store := inf.GetStore()
-	out := make([]T, 0, len(store.ListKeys()))
-	for _, o := range store.List() {
-		if t, ok := o.(T); ok {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// watch registers for the changes that can matter to a decision.
-func (s *Speaker) watch() error {
-	return errors.Join(
-		register(s, s.services, func(a, b *corev1.Service) bool { return a.ResourceVersion == b.ResourceVersion }),
-		register(s, s.endpoints, func(a, b *discoveryv1.EndpointSlice) bool {
-			return maps.Equal(a.Labels, b.Labels) && equal(a.Endpoints, b.Endpoints)
-		}),
-		register(s, s.nodes, func(a, b *corev1.Node) bool {
-			return maps.Equal(a.Labels, b.Labels) && equal(conditions(a), conditions(b)) && equal(a.Spec.Taints, b.Spec.Taints)
-		}),
-		register(s, s.namespaces, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
-		register(s, s.pools, func(a, b *v1beta1.IPAddressPool) bool {
-			return maps.Equal(a.Labels, b.Labels) && equal(a.Spec, b.Spec)
-		}),
-		register(s, s.ads, func(a, b *v1beta1.L2Advertisement) bool { return equal(a.Spec, b.Spec) }),
-	)
-}
-
-// register marks the state dirty for every addition, deletion, and update that same does not call equal.
-func register[T any](s *Speaker, inf cache.SharedIndexInformer, same func(a, b T) bool) error {
-	notify := func(any) {
-		select {
-		case s.dirty <- struct{}{}:
-		default:
-		}
-	}
-	if err := inf.SetTransform(source.Strip); err != nil {
-		return err
-	}
-	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    notify,
-		DeleteFunc: notify,
-		UpdateFunc: func(before, after any) {
-			a, okA := before.(T)
-			b, okB := after.(T)
-			if !okA || !okB || !same(a, b) {
-				notify(after)
-			}
-		},
-	})
-	return err
 }

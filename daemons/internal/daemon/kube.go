@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/heraldlb/herald/k8sadapter/metrics"
@@ -32,4 +34,18 @@ func Kube(flags Flags, component, host string, log *slog.Logger) (*source.Kube, 
 		return nil, nil, err
 	}
 	return src, metrics.APIAuthorizer{Client: client}, nil
+}
+
+// Owner returns what makes the status objects of this daemon go with its pod. Outside a pod, or when the pod cannot be
+// read, they stay when it goes, and log says so.
+func Owner(ctx context.Context, kube *source.Kube, podName string, log *slog.Logger) *metav1.OwnerReference {
+	if podName == "" {
+		return nil
+	}
+	owner, err := kube.PodOwner(ctx, podName)
+	if err != nil {
+		log.Warn("status objects will not go with this pod", "error", err)
+		return nil
+	}
+	return owner
 }

@@ -41,6 +41,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(),
 		&IPAddressPool{}, &IPAddressPoolList{},
 		&L2Advertisement{}, &L2AdvertisementList{},
+		&ConfigurationState{}, &ConfigurationStateList{},
+		&ServiceL2Status{}, &ServiceL2StatusList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil

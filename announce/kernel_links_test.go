@@ -167,23 +167,17 @@ func TestLinksComeAndGo(t *testing.T) {
 	node := netnstest.New(t)
 	a := startIn(t, node, announce.Config{})
 	require.NoError(t, a.SetAddrs(ads(vip4, vip6)))
-	const batch = 50
-	rounds := 10
-	if testing.Short() {
-		rounds = 2
-	}
-	var names []string
-	for i := range batch {
-		names = append(names, fmt.Sprintf("eth%d", i))
-	}
+	const batch, rounds = 50, 10
 	cycle := func() {
-		for i, name := range names {
-			netnstest.Veth(t, node, name, node, fmt.Sprintf("veth%d", i))
-		}
-		eventually(t, func() bool { return len(a.Links()) == batch }, "links: %v", a.Links())
-		for _, name := range names {
-			require.NoError(t, node.Netlink().LinkDel(node.Link(t, name)))
-		}
+		// The ends here go with the namespace of the other ends, in one go.
+		t.Run("batch", func(t *testing.T) {
+			peers := netnstest.New(t)
+			for i := range batch {
+				name := fmt.Sprintf("eth%d", i)
+				netnstest.Veth(t, node, name, peers, name)
+			}
+			eventually(t, func() bool { return len(a.Links()) == batch }, "links: %v", a.Links())
+		})
 		waitLinks(t, a)
 	}
 	cycle()

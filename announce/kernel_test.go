@@ -140,7 +140,11 @@ func settled(t *testing.T, ns *netnstest.NS, linkLocal bool) {
 		addrs, err := ns.Netlink().AddrList(link, netlink.FAMILY_V6)
 		require.NoError(t, err)
 		local := slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.IP.IsLinkLocalUnicast() })
-		return link.Attrs().RawFlags&unix.IFF_RUNNING != 0 && local == linkLocal
+		routes, err := ns.Netlink().RouteListFiltered(netlink.FAMILY_V6,
+			&netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL},
+			netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+		require.NoError(t, err)
+		return link.Attrs().RawFlags&unix.IFF_RUNNING != 0 && local == linkLocal && len(routes) == len(addrs)
 	}, "link does not settle")
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -28,9 +29,7 @@ func (a *Announcer) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("announce: %w", err)
 	}
 	defer func() {
-		for _, p := range a.setPorts(nil) {
-			err = errors.Join(err, p.close())
-		}
+		err = errors.Join(err, closePorts(a.setPorts(nil)))
 		a.setLinks(nil)
 		err = errors.Join(err, nw.Close())
 	}()
@@ -134,14 +133,12 @@ func (a *Announcer) sync(nw Network) error {
 		}
 	}
 	// Close before opening: a link may have come back under another name or index.
-	for _, p := range a.setPorts(ports) {
-		if slices.Contains(ports, p) {
-			continue
-		}
+	gone := slices.DeleteFunc(a.setPorts(ports), func(p *port) bool { return slices.Contains(ports, p) })
+	for _, p := range gone {
 		a.log.Info("link is not used any more as it was", linkAttrs(p.link))
-		if err := p.close(); err != nil {
-			a.log.Warn("cannot clean up link", linkAttrs(p.link), "err", err)
-		}
+	}
+	if err := closePorts(gone); err != nil {
+		a.log.Warn("cannot clean up", "err", err)
 	}
 	for _, p := range ports {
 		if !p.opened {
@@ -153,6 +150,18 @@ func (a *Announcer) sync(nw Network) error {
 	}
 	a.setLinks(links)
 	return nil
+}
+
+// closePorts closes ports side by side, since the kernel takes some 10 ms for each
+// packet socket, most of it waiting.
+func closePorts(ports []*port) error {
+	errs := make([]error, len(ports))
+	var wg sync.WaitGroup
+	for i, p := range ports {
+		wg.Go(func() { errs[i] = p.close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // setPorts replaces the ports and returns the previous ones.

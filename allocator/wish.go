@@ -9,7 +9,7 @@ import (
 
 // wish is a checked Request.
 type wish struct {
-	req      *Request
+	req      Request
 	families [2]Family // wanted, in order of preference
 	n        int       // how many
 	ports    []Port    // normalised; nil without a sharing key
@@ -49,7 +49,7 @@ func newWish(req *Request) (wish, error) {
 
 // newClaim checks what Adopt needs as well: owner and ports.
 func newClaim(req *Request) (wish, error) {
-	w := wish{req: req}
+	w := wish{req: *req}
 	if req.Owner == "" {
 		return w, fmt.Errorf("%w: it has no owner", ErrInvalid)
 	}

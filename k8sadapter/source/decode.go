@@ -6,9 +6,12 @@ import (
 	"path"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
 )
 
 // document is what one YAML document, or one item of a List, turned out to be.
@@ -26,6 +29,9 @@ type document struct {
 	rejected *Problem
 	ignored  *Problem
 	warnings []string
+
+	// placeholder stands for a rejected pool of which no good version is known.
+	placeholder object
 }
 
 // decodeFile decodes every document of a file. The documents that could be
@@ -149,6 +155,7 @@ func (d *decoder) document(c chunk, h header) document {
 	obj := info.newObject()
 	strict, err := kjson.UnmarshalStrict(c.json, obj)
 	if err != nil {
+		doc.placeholder = placeholderFor(info, c.json, h)
 		doc.rejected = problem(fmt.Errorf("%w: does not decode as %s: %w", ErrInvalid, h.gvk.Kind, err))
 		return doc
 	}
@@ -168,6 +175,30 @@ func (d *decoder) document(c chunk, h header) document {
 	}
 	doc.obj = obj
 	return doc
+}
+
+// placeholderFor returns a pool that has an identity and no contents, for a
+// document that says which pool it is but does not decode. Those who know
+// nothing better may then leave the addresses that are held in it alone: to
+// them a pool without addresses is a rejected one, not a deleted one. There is
+// none for other kinds.
+func placeholderFor(info kindInfo, data []byte, h header) object {
+	if info.kind != IPAddressPools || h.name == "" {
+		return nil
+	}
+	pool := &v1beta1.IPAddressPool{}
+	var known struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if json.Unmarshal(data, &known) == nil {
+		pool.ObjectMeta = known.Metadata
+	}
+	pool.Name, pool.Namespace = h.name, h.namespace
+	if validateName(info, h) != nil {
+		return nil
+	}
+	setDefaults(info, pool)
+	return pool
 }
 
 // placement says in which namespace an object lives. One that names none goes

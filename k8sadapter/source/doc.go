@@ -78,7 +78,9 @@
 // objects of a file, delete the file or leave a comment in it. The versions
 // kept are written to kept.json in the state directory, so a restart in the
 // middle of an edit loses nothing either. While anything is unreadable no
-// overlay is removed.
+// overlay is removed. A rejected IPAddressPool of which no good version is known
+// is served with its identity and without addresses, so that its reader rejects
+// it too instead of taking it for deleted.
 //
 // A directory that vanishes, or behind which another, empty one appears (an
 // unmounted disk), leaves everything as it was, with one warning, until it

@@ -52,10 +52,12 @@ func newEvent(ref corev1.ObjectReference, source corev1.EventSource, eventType, 
 // eventLog is where events go without a cluster: one JSON line for each in the
 // state directory.
 type eventLog struct {
-	path   string // "" writes nothing
-	source corev1.EventSource
-	logger *slog.Logger
-	queue  chan *corev1.Event
+	path string // "" writes nothing
+	// prepare makes sure that the directory exists.
+	prepare func() error
+	source  corev1.EventSource
+	logger  *slog.Logger
+	queue   chan *corev1.Event
 }
 
 func newEventLog(cfg FilesConfig) *eventLog {
@@ -122,7 +124,7 @@ func (l *eventLog) append(event *corev1.Event) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
+	if err := l.prepare(); err != nil {
 		return err
 	}
 	if info, statErr := os.Stat(l.path); statErr == nil && info.Size()+int64(len(line)) > eventLogSize {
@@ -147,17 +149,14 @@ func (l *eventLog) append(event *corev1.Event) (err error) {
 // appends it to StateDir/events.COMPONENT[.HOST].jsonl while Run runs. That is
 // where a user without a cluster looks up why a Service is pending.
 func (f *Files) Event(obj runtime.Object, eventType, reason, message string) {
-	level := slog.LevelInfo
-	if eventType == corev1.EventTypeWarning {
-		level = slog.LevelWarn
-	}
-	attrs := []slog.Attr{slog.String("reason", reason), slog.String("message", message)}
+	attrs := []any{slog.String("reason", reason), slog.String("message", message)}
 	if ref, err := referenceTo(obj); err == nil {
 		attrs = append(attrs, slog.String("kind", ref.Kind), slog.String("namespace", ref.Namespace), slog.String("name", ref.Name))
 	}
-	f.logger.LogAttrs(noContext(), level, "event", attrs...)
+	if eventType == corev1.EventTypeWarning {
+		f.logger.Warn("event", attrs...)
+	} else {
+		f.logger.Info("event", attrs...)
+	}
 	f.events.add(obj, eventType, reason, message)
 }
-
-// noContext is the context of log lines that belong to no request.
-func noContext() context.Context { return context.Background() }

@@ -118,6 +118,11 @@ func NewFiles(cfg FilesConfig) (*Files, error) {
 		problems:  make(map[string]*Problem),
 		warned:    make(map[string]bool),
 	}
+	f.events.prepare = func() error {
+		f.writing.Lock()
+		defer f.writing.Unlock()
+		return f.prepareState()
+	}
 	return f, nil
 }
 
@@ -184,12 +189,23 @@ func (f *Files) reload(trust bool) error {
 	f.report(m)
 	f.loaded = true
 	if !f.cfg.ReadOnly {
-		f.writeKept()
-		if m.complete {
-			f.collectGarbage(names)
-		}
+		f.tend(m, names)
 	}
 	return nil
+}
+
+// tend keeps the state directory, after the manifests were read. names are the
+// overlays that were there before.
+func (f *Files) tend(m merged, names []string) {
+	if len(f.overlays) > 0 {
+		if err := f.prepareState(); err != nil {
+			f.warnOnce("state directory cannot be written again", f.cfg.StateDir, err)
+		}
+	}
+	f.writeKept()
+	if m.complete {
+		f.collectGarbage(names)
+	}
 }
 
 // errReplaced says that the directory's place is taken by an empty one.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,6 +165,31 @@ func TestPartOfAFileRejected(t *testing.T) {
 	assert.Contains(t, f.Problems()[0].Error(), "two.yaml:6: Service default/b: ")
 }
 
+func TestRejectedPoolWithoutAGoodVersionIsNotDeleted(t *testing.T) {
+	bad := lines("apiVersion: metallb.io/v1beta1", "kind: IPAddressPool", "metadata: {name: public, namespace: metallb-system, labels: {a: b}}", "spec: {addresses: 192.0.2.0/24}")
+	m := newManifests(t, map[string]string{"pool.yaml": bad})
+	f, log, stop := runFiles(t, m, nil)
+	placeholder := func() *v1beta1.IPAddressPool {
+		obj, ok := f.store.get(key{IPAddressPools, "metallb-system", "public"})
+		require.True(t, ok)
+		return obj.(*v1beta1.IPAddressPool)
+	}
+	assert.Empty(t, placeholder().Spec.Addresses)
+	assert.Equal(t, map[string]string{"a": "b"}, placeholder().Labels)
+	assert.Equal(t, 1, log.count("lastGoodInForce=false"))
+	m.write("pool.yaml", "a: b: c\n")
+	eventually(t, "another fault", func() bool { return log.count("manifest rejected") == 2 })
+	assert.Empty(t, placeholder().Spec.Addresses, "nothing is known, still")
+	stop()
+	f, _, _ = runFiles(t, m, nil)
+	assert.Empty(t, placeholder().Spec.Addresses, "a restart does not forget the pool either")
+	m.write("pool.yaml", publicPool)
+	eventually(t, "the pool is good", func() bool { return len(placeholder().Spec.Addresses) == 1 })
+	m.write("pool.yaml", bad)
+	eventually(t, "and bad", func() bool { return len(f.Problems()) == 1 })
+	assert.Len(t, placeholder().Spec.Addresses, 1, "the last good version is known now")
+}
+
 func TestDirectoryVanishesAndReturns(t *testing.T) {
 	m := newManifests(t, map[string]string{"web.yaml": webService})
 	f, log, _ := runFiles(t, m, func(cfg *FilesConfig) { cfg.Poll = 20 * time.Millisecond })
@@ -171,10 +197,23 @@ func TestDirectoryVanishesAndReturns(t *testing.T) {
 	away := m.path + ".away"
 	require.NoError(t, os.Rename(m.path, away))
 	eventually(t, "it is missed", func() bool { return log.count("cannot be read") > 0 })
-	assert.Equal(t, "192.0.2.1", address(service(t, f, "default", "web")))
+	web := service(t, f, "default", "web")
+	assert.Equal(t, "192.0.2.1", address(web))
+
+	// Writes fail now, and make nothing where the directory was.
+	cleared := web.DeepCopy()
+	cleared.Status.LoadBalancer.Ingress = nil
+	_, err := f.PatchService(t.Context(), web, cleared)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoDirExists(t, m.path)
 
 	require.NoError(t, os.Mkdir(m.path, 0o755)) // the empty mount point
-	require.Never(t, func() bool { return !exists(f, Services, "default", "web") }, 300*time.Millisecond, 5*time.Millisecond)
+	assert.False(t, f.isBack())
+	f.poll()
+	_, err = f.PatchService(t.Context(), web, cleared)
+	require.ErrorIs(t, err, errReplaced)
+	require.Error(t, f.events.append(&corev1.Event{}))
+	require.True(t, exists(f, Services, "default", "web"))
 	require.NoError(t, os.Remove(m.path))
 	require.NoError(t, os.Rename(away, m.path))
 	m.write("web.yaml", webService+"  sessionAffinity: ClientIP\n")

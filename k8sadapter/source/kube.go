@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
@@ -111,7 +112,7 @@ func metallbClient(config *rest.Config) (rest.Interface, error) {
 
 // ListerWatcher serves a kind to client-go's reflectors and informers: all
 // objects of the cluster, but metallb.io objects of MetalLB's namespace only.
-// The first list is a quorum read.
+// The first list of Services is a quorum read.
 func (k *Kube) ListerWatcher(kind Kind) cache.ListerWatcher {
 	info, ok := infoOf(kind)
 	if !ok {

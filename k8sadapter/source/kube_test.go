@@ -218,18 +218,24 @@ func TestKubeListsTheRightPlaces(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			info, _ := infoOf(kind)
 			server, config := newAPIServer(t, func(request) (int, any) {
-				list, err := info.list([]runtime.Object{info.newObject()}, "5")
+				typed, err := info.list([]runtime.Object{info.newObject()}, "5")
 				if err != nil {
 					t.Error(err)
 				}
-				list.GetObjectKind().SetGroupVersionKind(info.gvk.GroupVersion().WithKind(info.gvk.Kind + "List"))
-				return http.StatusOK, list
+				typed.GetObjectKind().SetGroupVersionKind(info.gvk.GroupVersion().WithKind(info.gvk.Kind + "List"))
+				return http.StatusOK, typed
 			})
 			k, _ := newKube(t, config)
-			got, err := k.ListerWatcher(kind).List(metav1.ListOptions{})
+			got, err := list(t, k.ListerWatcher(kind))
 			require.NoError(t, err)
 			assert.IsType(t, info.newList(), got)
 			assert.Equal(t, path, server.got()[0].Path)
+			if kind != Services {
+				return
+			}
+			_, err = cache.ToListerWatcherWithContext(k.ListerWatcher(kind)).ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+			require.NoError(t, err)
+			assert.Empty(t, server.got()[1].Query, "a first list sees every write")
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -158,19 +159,22 @@ func TestSlowWatcherIsSentBackAndHoldsNobodyUp(t *testing.T) {
 }
 
 func TestWatchEndsWithItsTimeoutAndContext(t *testing.T) {
-	lw := nodeListWatch(newStore(4))
-	second := int64(1)
-	w, err := lw.Watch(metav1.ListOptions{TimeoutSeconds: &second})
-	require.NoError(t, err)
-	_, open := <-w.ResultChan()
-	assert.False(t, open)
+	synctest.Test(t, func(t *testing.T) {
+		lw := nodeListWatch(newStore(4))
+		minutes, start := int64(300), time.Now()
+		w, err := lw.Watch(metav1.ListOptions{TimeoutSeconds: &minutes})
+		require.NoError(t, err)
+		_, open := <-w.ResultChan()
+		assert.False(t, open)
+		assert.Equal(t, 5*time.Minute, time.Since(start))
 
-	ctx, cancel := context.WithCancel(t.Context())
-	w, err = lw.WatchWithContext(ctx, metav1.ListOptions{})
-	require.NoError(t, err)
-	cancel()
-	_, open = <-w.ResultChan()
-	assert.False(t, open)
+		ctx, cancel := context.WithCancel(t.Context())
+		w, err = lw.WatchWithContext(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		cancel()
+		_, open = <-w.ResultChan()
+		assert.False(t, open)
+	})
 }
 
 // TestWatchesReplayTheStore: whatever is written, a reader who follows the
@@ -290,13 +294,13 @@ func TestListBeforeRunReadsTheDirectory(t *testing.T) {
 	m := newManifests(t, map[string]string{"web.yaml": webService})
 	f, err := NewFiles(FilesConfig{Dir: m.path})
 	require.NoError(t, err)
-	list, err := f.ListerWatcher(Services).List(metav1.ListOptions{})
+	services, err := list(t, f.ListerWatcher(Services))
 	require.NoError(t, err)
-	assert.Len(t, list.(*corev1.ServiceList).Items, 1)
+	assert.Len(t, services.(*corev1.ServiceList).Items, 1)
 
 	missing, err := NewFiles(FilesConfig{Dir: m.file("nowhere")})
 	require.NoError(t, err)
-	_, err = missing.ListerWatcher(Services).List(metav1.ListOptions{})
+	_, err = list(t, missing.ListerWatcher(Services))
 	require.ErrorContains(t, err, "directory of manifests: ")
 	require.ErrorContains(t, missing.Run(t.Context()), m.file("nowhere"))
 }
@@ -305,9 +309,9 @@ func TestObjectsHandedOutArePrivate(t *testing.T) {
 	m := newManifests(t, map[string]string{"web.yaml": webService})
 	f, _ := newFiles(t, m, nil)
 	for range 2 {
-		list, err := f.ListerWatcher(Services).List(metav1.ListOptions{})
+		services, err := list(t, f.ListerWatcher(Services))
 		require.NoError(t, err)
-		svc := &list.(*corev1.ServiceList).Items[0]
+		svc := &services.(*corev1.ServiceList).Items[0]
 		require.EqualValues(t, 80, svc.Spec.Ports[0].Port)
 		svc.Spec.Ports[0].Port = 1
 	}

@@ -38,8 +38,9 @@ type Set struct {
 // Load reads the directory once, for --once, and writes nothing. Input that is
 // no YAML is an error that joins one *SyntaxError for each such document; so
 // is a directory or file that cannot be read. Versions kept from an earlier
-// run of a daemon are not looked at: what is rejected is not in the Set. What
-// is ignored or has no effect is logged; what is rejected is left to the caller.
+// run of a daemon are not looked at: what is rejected is not in the Set, but
+// for a pool without addresses in place of a pool that does not decode. What is
+// ignored or has no effect is logged; what is rejected is left to the caller.
 func (f *Files) Load(ctx context.Context) (*Set, error) {
 	cfg := f.cfg
 	cfg.ReadOnly = true

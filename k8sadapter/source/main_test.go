@@ -15,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 func TestMain(m *testing.M) {
@@ -137,6 +139,12 @@ func assign(t *testing.T, f *Files, namespace, name, address string) *corev1.Ser
 	got, err := f.PatchService(t.Context(), prev, next)
 	require.NoError(t, err)
 	return got
+}
+
+// list lists as a reflector does.
+func list(t *testing.T, lw cache.ListerWatcher) (runtime.Object, error) {
+	t.Helper()
+	return cache.ToListerWatcherWithContext(lw).ListWithContext(t.Context(), metav1.ListOptions{})
 }
 
 func address(svc *corev1.Service) string {

@@ -58,6 +58,8 @@ type entry struct {
 	line     int
 	// kept: the last good version of a document that is no longer good.
 	kept bool
+	// placeholder: there is no good version, only an identity.
+	placeholder bool
 }
 
 // merged is the outcome of putting all files together.
@@ -77,7 +79,7 @@ type merged struct {
 func merge(files []*fileState, unreadable map[string]error, prev map[key]*entry, namespace string) merged {
 	m := merged{entries: make(map[key]*entry), complete: true}
 	keepFiles := make(map[string]bool)
-	keepKeys := make(map[key]*Problem)
+	keepKeys := make(map[key]*document)
 	gave := make(map[string]bool)
 	for _, e := range prev {
 		gave[e.file] = true
@@ -97,23 +99,31 @@ func merge(files []*fileState, unreadable map[string]error, prev map[key]*entry,
 		m.complete = false
 		m.rejected = append(m.rejected, &Problem{File: rel, Err: fmt.Errorf("%w: %w", ErrUnreadable, err)})
 	}
+	m.keep(prev, keepKeys, func(e *entry) bool { return keepFiles[e.file] || within(e.file, unreadable) })
+	m.addNamespaces(prev, namespace)
+	return m
+}
+
+// keep carries over what prev knows of documents that are rejected, and what
+// it knows from files that are unfit.
+func (m *merged) keep(prev map[key]*entry, rejected map[key]*document, unfit func(*entry) bool) {
 	for k, e := range prev {
-		if m.entries[k] != nil {
-			continue
-		}
-		problem := keepKeys[k]
-		if problem == nil && !keepFiles[e.file] && !within(e.file, unreadable) {
+		doc := rejected[k]
+		if m.entries[k] != nil || doc == nil && !unfit(e) || doc != nil && e.placeholder {
 			continue
 		}
 		kept := *e
 		kept.kept = true
-		if problem != nil {
-			kept.file, kept.line = problem.File, problem.Line
+		if doc != nil {
+			kept.file, kept.line = doc.file, doc.line
 		}
 		m.entries[k] = &kept
 	}
-	m.addNamespaces(prev, namespace)
-	return m
+	for k, doc := range rejected {
+		if m.entries[k] == nil && doc.placeholder != nil {
+			m.entries[k] = &entry{obj: doc.placeholder, file: doc.file, line: doc.line, placeholder: true}
+		}
+	}
 }
 
 // frozen tells whether a file is unfit as a whole, and reports why.
@@ -134,7 +144,7 @@ func (m *merged) frozen(file *fileState, gave bool) bool {
 	return true
 }
 
-func (m *merged) add(doc *document, keepKeys map[key]*Problem, keepFiles map[string]bool) {
+func (m *merged) add(doc *document, keepKeys map[key]*document, keepFiles map[string]bool) {
 	for _, text := range doc.warnings {
 		m.warnings = append(m.warnings, doc.problem(errors.New(text)))
 	}
@@ -148,7 +158,7 @@ func (m *merged) add(doc *document, keepKeys map[key]*Problem, keepFiles map[str
 			keepFiles[doc.file] = true
 			m.complete = false
 		} else {
-			keepKeys[doc.key] = doc.rejected
+			keepKeys[doc.key] = doc
 		}
 	default:
 		if first := m.entries[doc.key]; first != nil {

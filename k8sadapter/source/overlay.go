@@ -143,13 +143,10 @@ func annotationChanges(prev, next map[string]string) map[string]*string {
 // tempPrefix begins the name of files that are being written.
 const tempPrefix = ".tmp-"
 
-// writeFile replaces a file so that a reader, and a machine that loses power,
-// sees the old content or the new.
+// writeFile replaces a file of an existing directory so that a reader, and a
+// machine that loses power, sees the old content or the new.
 func writeFile(path string, data []byte) error {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	tmp, err := writeTemp(dir, data)
 	if err != nil {
 		return err

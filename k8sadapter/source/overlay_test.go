@@ -291,7 +291,7 @@ func TestEventsWithoutACluster(t *testing.T) {
 	m := newManifests(t, map[string]string{"web.yaml": webService})
 	f, log, stop := runFiles(t, m, func(cfg *FilesConfig) { cfg.Component = "metallb-controller" })
 	web := service(t, f, "default", "web")
-	web.TypeMeta.Kind = "" // as informers hand objects out
+	web.Kind = "" // as informers hand objects out
 	f.Event(web, "Warning", "AllocationFailed", "no pool has a free address")
 	f.Event(web, "Normal", "IPAllocated", "Assigned IP 192.0.2.1")
 	stop()
@@ -306,6 +306,7 @@ func TestEventsWithoutACluster(t *testing.T) {
 
 func TestEventLogIsBounded(t *testing.T) {
 	l := newEventLog(FilesConfig{StateDir: filepath.Join(t.TempDir(), "state"), Component: "c", Logger: slog.New(slog.DiscardHandler)})
+	l.prepare = func() error { return mkdir(filepath.Dir(l.path)) }
 	event := newEvent(corev1.ObjectReference{Name: "x"}, l.source, "Normal", "R", strings.Repeat("m", 64<<10))
 	for range 40 {
 		require.NoError(t, l.append(event))

@@ -114,7 +114,7 @@ func (f *Files) patch(ctx context.Context, kind Kind, prev object, change func(*
 		f.publishOne(k)
 		return nil, apierrors.NewConflict(info.groupResource(), k.name, errors.New("another process has written it"))
 	}
-	stored, err := f.writeOverlay(name, next)
+	stored, err := writeOverlay(filepath.Join(f.cfg.StateDir, name), next)
 	if err != nil {
 		return nil, fmt.Errorf("source: status of %s %s/%s (choose another state directory with --state): %w", info.gvk.Kind, k.namespace, k.name, err)
 	}
@@ -148,7 +148,7 @@ func (f *Files) changedOnDisk(name string) bool {
 // lockState keeps other processes from writing overlays, for the moment that
 // one takes. The lock goes with the process that holds it.
 func (f *Files) lockState(ctx context.Context) (unlock func(), err error) {
-	if err := os.MkdirAll(f.cfg.StateDir, 0o755); err != nil {
+	if err := f.prepareState(); err != nil {
 		return nil, err
 	}
 	file, err := os.OpenFile(filepath.Join(f.cfg.StateDir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)

@@ -64,8 +64,7 @@ type Problem struct {
 
 // Error names the place, the object and the cause on one line.
 func (p *Problem) Error() string {
-	var syntax *SyntaxError
-	if errors.As(p.Err, &syntax) {
+	if _, ok := errors.AsType[*SyntaxError](p.Err); ok {
 		return p.Err.Error()
 	}
 	place := p.File
@@ -107,8 +106,7 @@ func (p *Problem) subject() string {
 // out, so that an edit further up is no news.
 func (p *Problem) identity() string {
 	err := p.Err
-	var syntax *SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*SyntaxError](err); ok {
 		err = syntax.Err
 	}
 	return strings.Join([]string{p.File, p.APIVersion, p.Kind, p.Namespace, p.Name, err.Error()}, "\x00")

@@ -26,7 +26,7 @@ func (f *Files) report(m merged) {
 	note(m.warnings, f.warnNoEffect)
 	for id, p := range f.problems {
 		if current[id] == nil {
-			f.logger.LogAttrs(noContext(), slog.LevelInfo, "problem of a manifest is over", p.attrs()...)
+			f.logger.Info("problem of a manifest is over", p.attrs()...)
 		}
 	}
 	f.problems = maps.Clone(current)
@@ -42,31 +42,32 @@ func (f *Files) warnOf(m merged) {
 }
 
 func (f *Files) warnIgnored(p *Problem) {
-	f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest ignored", p.attrs()...)
+	f.logger.Warn("manifest ignored", p.attrs()...)
 }
 
 func (f *Files) warnNoEffect(p *Problem) {
-	f.logger.LogAttrs(noContext(), slog.LevelWarn, "part of a manifest has no effect", p.attrs()...)
+	f.logger.Warn("part of a manifest has no effect", p.attrs()...)
 }
 
 func (f *Files) reportRejected(p *Problem, m merged) {
 	attrs := append(p.attrs(), slog.Bool("lastGoodInForce", m.keeps(p)))
-	f.logger.LogAttrs(noContext(), slog.LevelWarn, "manifest rejected", attrs...)
+	f.logger.Warn("manifest rejected", attrs...)
 	f.events.add(p.Object(), corev1.EventTypeWarning, ReasonRejected, p.Error())
 }
 
 // keeps tells whether an older version of what the problem is about is in force.
 func (m *merged) keeps(p *Problem) bool {
 	for _, e := range m.entries {
-		if e.kept && e.file == p.File && (p.Name == "" || e.obj.GetName() == p.Name) {
+		if e.kept && !e.placeholder && e.file == p.File && (p.Name == "" || e.obj.GetName() == p.Name) {
 			return true
 		}
 	}
 	return false
 }
 
-func (p *Problem) attrs() []slog.Attr {
-	attrs := []slog.Attr{slog.String("file", p.File)}
+// attrs are the attributes of a log line about the problem.
+func (p *Problem) attrs() []any {
+	attrs := []any{slog.String("file", p.File)}
 	if p.Line > 0 {
 		attrs = append(attrs, slog.Int("line", p.Line))
 	}

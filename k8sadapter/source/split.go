@@ -33,8 +33,7 @@ func splitJSON(file string, data []byte) ([]chunk, []*SyntaxError) {
 		}
 		if err != nil {
 			offset := int64(len(data))
-			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
+			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				offset = max(syntax.Offset-1, 0)
 			}
 			return chunks, []*SyntaxError{{File: file, Line: lineAt(data, offset), Err: err}}

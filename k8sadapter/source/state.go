@@ -36,7 +36,7 @@ func (f *Files) readOverlays() []string {
 		return nil
 	}
 	if err != nil && len(f.overlays) > 0 {
-		return f.restoreOverlays(err)
+		return nil // it has vanished: prepareState writes it again
 	}
 	var names []string
 	for _, entry := range entries {
@@ -48,43 +48,70 @@ func (f *Files) readOverlays() []string {
 		f.readOverlay(name)
 	}
 	for name := range f.overlays {
-		if !slices.Contains(names, name) {
+		if _, there := slices.BinarySearch(names, name); !there { // ReadDir sorts
 			delete(f.overlays, name)
 		}
 	}
 	return names
 }
 
-// restoreOverlays handles a state directory that has vanished while running:
-// what is known stays in force, and is written again unless the manifests have
-// vanished too (an unmounted disk must not be filled in).
-func (f *Files) restoreOverlays(cause error) []string {
-	if _, err := os.Stat(f.cfg.Dir); err != nil {
-		return nil
+// prepareState makes sure that the state directory exists. When it has
+// vanished while running, what is known is written again, all of it at once.
+// It refuses to make anything in the place of a directory of manifests that
+// has vanished: that would fill the mount point of a disk. The caller holds
+// writing.
+func (f *Files) prepareState() error {
+	if _, err := os.Stat(f.cfg.StateDir); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	f.warnOnce("state directory has vanished; what is known of it stays in force", f.cfg.StateDir, cause)
-	if f.cfg.ReadOnly {
-		return nil
-	}
-	var names []string
-	for name, stored := range f.overlays {
-		if _, err := f.writeOverlay(name, stored.overlay); err != nil {
-			f.warnOnce("overlay cannot be written again", filepath.Join(f.cfg.StateDir, name), err)
-			continue
+	if strings.HasPrefix(f.cfg.StateDir, f.cfg.Dir+string(filepath.Separator)) {
+		info, err := os.Stat(f.cfg.Dir)
+		if err != nil {
+			return err
 		}
-		names = append(names, name)
+		if f.root != nil && !os.SameFile(f.root, info) {
+			return errReplaced
+		}
 	}
-	return names
+	parent := filepath.Dir(f.cfg.StateDir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	if len(f.overlays) == 0 {
+		return mkdir(f.cfg.StateDir)
+	}
+	f.warnOnce("state directory has vanished; it is written again", f.cfg.StateDir, fs.ErrNotExist)
+	fresh, err := os.MkdirTemp(parent, ".herald-")
+	if err != nil {
+		return err
+	}
+	for name, stored := range f.overlays {
+		if _, err := writeOverlay(filepath.Join(fresh, name), stored.overlay); err != nil {
+			return errors.Join(err, os.RemoveAll(fresh))
+		}
+	}
+	if err := errors.Join(os.Chmod(fresh, 0o755), os.Rename(fresh, f.cfg.StateDir)); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	return nil
+}
+
+// mkdir makes a directory, unless another process was quicker.
+func mkdir(path string) error {
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // writeOverlay writes one overlay and returns it as it is on the disk.
-func (f *Files) writeOverlay(name string, o *overlay) (*storedOverlay, error) {
+func writeOverlay(path string, o *overlay) (*storedOverlay, error) {
 	data, err := json.MarshalIndent(o, "", " ")
 	if err != nil {
 		return nil, err
 	}
 	data = append(data, '\n')
-	if err := writeFile(filepath.Join(f.cfg.StateDir, name), data); err != nil {
+	if err := writeFile(path, data); err != nil {
 		return nil, err
 	}
 	return &storedOverlay{o, sha256.Sum256(data)}, nil
@@ -133,7 +160,7 @@ func (f *Files) warnOnce(message, path string, err error) {
 	id := message + "\x00" + path + "\x00" + err.Error()
 	if !f.warned[id] {
 		f.warned[id] = true
-		f.logger.Warn(message, "file", path, "error", err)
+		f.logger.Warn("fault of the state directory", "what", message, "file", path, "error", err)
 	}
 }
 
@@ -219,7 +246,7 @@ func (f *Files) writeKept() {
 	if err != nil || string(data) == f.keptText {
 		return
 	}
-	if err := writeFile(path, data); err != nil {
+	if err := errors.Join(f.prepareState(), writeFile(path, data)); err != nil {
 		f.warnOnce("last good versions cannot be kept for a restart", path, err)
 		return
 	}

@@ -41,10 +41,16 @@ type session struct {
 	remoteIndependent bool
 	heard             time.Time
 
-	polling   bool // a poll sequence is under way
-	pollAgain bool // and what it tells has changed since
-	final     bool // a poll waits for its answer
-	urgent    bool // a change of state waits to be told
+	// polling says that a poll sequence is under way. An answer does not say which
+	// question it is for; so polls without answer are counted, and as many answers
+	// as there were such polls when the advertised values changed are taken for
+	// answers to older ones.
+	polling    bool
+	unanswered int
+	stale      int
+
+	final  bool // a poll of the remote system waits for its answer
+	urgent bool // a change of state waits to be told
 
 	interval time.Duration // that sendAt was made with
 	sentAt   time.Time     // last periodic packet
@@ -90,8 +96,8 @@ func (s *session) receive(now time.Time, p Packet) {
 	s.remote, s.remoteState, s.remoteDiag = p.MyDiscriminator, p.State, p.Diag
 	s.remoteMult, s.remoteTx, s.remoteRx = p.Multiplier, p.DesiredMinTx, p.RequiredMinRx
 	s.remoteDemand, s.remoteIndependent = p.Demand, p.Independent
-	if p.Final && s.polling {
-		s.endPoll()
+	if p.Final {
+		s.answered()
 	}
 	s.reschedule()
 	switch {
@@ -115,15 +121,19 @@ func (s *session) receive(now time.Time, p Packet) {
 	}
 }
 
-// endPoll is for when the answer to a poll has come. If the values have changed
-// since the first question, the answer may be to the old ones: ask on.
-func (s *session) endPoll() {
-	if s.pollAgain {
-		s.pollAgain = false
+// answered takes the answer to a poll. When the remote system must know the new
+// values they take effect and the sequence ends.
+func (s *session) answered() {
+	switch {
+	case s.unanswered == 0: // nobody asked
 		return
+	case s.stale > 0:
+		s.stale--
+	default:
+		s.polling = false
+		s.usedTx, s.usedRx = s.desiredTx, s.requiredRx
 	}
-	s.polling = false
-	s.usedTx, s.usedRx = s.desiredTx, s.requiredRx
+	s.unanswered--
 }
 
 // detection returns how long silence is borne; zero while there is nothing that
@@ -143,7 +153,7 @@ func (s *session) expire(now time.Time) {
 	// What is known of the remote system is void, but for its state: after
 	// AdminDown silence is no failure.
 	s.remote, s.remoteDemand, s.remoteRx = 0, false, time.Microsecond
-	s.polling, s.pollAgain, s.final = false, false, false
+	s.polling, s.unanswered, s.stale, s.final = false, 0, 0, false
 	s.usedTx, s.usedRx = s.desiredTx, s.requiredRx
 	if s.state == Init || s.state == Up {
 		s.failed = s.failed || s.state == Up
@@ -178,8 +188,7 @@ func (s *session) advertise() {
 	if tx != s.desiredTx || rx != s.requiredRx {
 		s.desiredTx, s.requiredRx = tx, rx
 		if s.remote != 0 { // else nobody would answer
-			s.pollAgain = s.polling
-			s.polling = true
+			s.polling, s.stale = true, s.unanswered
 		}
 	}
 	if s.state == Up && s.polling {
@@ -240,6 +249,9 @@ func (s *session) emit(now time.Time) (Packet, bool) {
 	case s.urgent, s.periodic() && !now.Before(s.sendAt):
 		s.urgent = false
 		s.sentAt, s.sendAt = now, now.Add(s.jittered())
+		if s.polling {
+			s.unanswered++
+		}
 		return s.packet(), true
 	}
 	return Packet{}, false

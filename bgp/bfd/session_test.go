@@ -304,16 +304,36 @@ func TestParameterChange(t *testing.T) {
 	t.Run("again during the poll", func(t *testing.T) {
 		r := settle(t)
 		p := r.s.peer
+		poll := func() {
+			r.now = r.s.sendAt
+			said := r.said()
+			require.Len(t, said, 1)
+			require.True(t, said[0].Poll)
+		}
 		p.Transmit = 400 * ms
 		r.s.configure(r.now, p)
+		poll()
+		poll()
 		p.Transmit = 800 * ms
 		r.s.configure(r.now, p)
-		r.hear(Packet{State: Up, Final: true}) // may be the answer to 400 ms
-		require.True(t, r.s.polling)
-		require.Equal(t, 100*ms, r.s.transmission())
+		poll()
+		for range 2 { // these may be answers to 400 ms
+			r.hear(Packet{State: Up, Final: true})
+			require.True(t, r.s.polling)
+			require.Equal(t, 100*ms, r.s.transmission())
+		}
 		r.hear(Packet{State: Up, Final: true})
 		require.False(t, r.s.polling)
 		require.Equal(t, 800*ms, r.s.transmission())
+	})
+	t.Run("an answer without a question", func(t *testing.T) {
+		r := settle(t)
+		p := r.s.peer
+		p.Transmit = 400 * ms
+		r.s.configure(r.now, p)
+		r.hear(Packet{State: Up, Final: true})
+		require.True(t, r.s.polling)
+		require.Equal(t, 100*ms, r.s.transmission())
 	})
 	t.Run("equal", func(t *testing.T) {
 		r := settle(t)

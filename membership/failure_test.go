@@ -66,6 +66,20 @@ func TestStall(t *testing.T) {
 	})
 }
 
+// TestLinkDown is memberlist#242: a node whose own link is down cannot even
+// send. It must not believe everybody alive for ever.
+func TestLinkDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLAN(t)
+		a, b, c := l.startThree()
+		l.net.Host(host(1)).Unplug()
+		waitNames(t, 30*time.Second, "a", a)
+		waitNames(t, 30*time.Second, "b c", b, c)
+		l.net.Host(host(1)).Plug()
+		waitNames(t, 67*time.Second, "a b c", a, b, c)
+	})
+}
+
 // TestPartitionHeals is metallb#589: the halves forget each other, and
 // memberlist alone would never find the other again.
 func TestPartitionHeals(t *testing.T) {

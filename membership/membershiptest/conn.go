@@ -49,7 +49,9 @@ func (c *packetConn) WriteToUDPAddrPort(b []byte, to netip.AddrPort) (int, error
 		return 0, c.errClosed("write")
 	default:
 	}
-	c.host.net.send(c.local, to, slices.Clone(b))
+	if err := c.host.net.send(c.local, to, slices.Clone(b)); err != nil {
+		return 0, &net.OpError{Op: "write", Net: "udp", Source: c.LocalAddr(), Addr: net.UDPAddrFromAddrPort(to), Err: err}
+	}
 	return len(b), nil
 }
 

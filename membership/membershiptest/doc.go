@@ -1,6 +1,6 @@
 // Package membershiptest has a network in memory for clusters of package
 // membership: nothing leaves the process, hosts can be killed, cut off from
-// each other and slowed down, and everything runs in virtual time inside a
+// each other, unplugged and slowed down, and everything runs in virtual time inside a
 // bubble of testing/synctest.
 //
 //	synctest.Test(t, func(t *testing.T) {

@@ -111,13 +111,18 @@ func (n *Network) Packets() uint64 {
 
 // reachableLocked reports whether what one host sends arrives at another.
 func (n *Network) reachableLocked(from, to netip.Addr) bool {
-	if n.cuts[[2]netip.Addr{from, to}] {
+	if n.cuts[[2]netip.Addr{from, to}] || n.unpluggedLocked(from) || n.unpluggedLocked(to) {
 		return false
 	}
 	if !n.split || from == to {
 		return true
 	}
 	return n.group[from] != 0 && n.group[from] == n.group[to]
+}
+
+func (n *Network) unpluggedLocked(addr netip.Addr) bool {
+	h, ok := n.hosts[addr]
+	return ok && h.unplugged
 }
 
 // resetLinksLocked ends the connections that can no longer exist.
@@ -130,13 +135,16 @@ func (n *Network) resetLinksLocked() {
 	}
 }
 
-// send carries one packet.
-func (n *Network) send(from, to netip.AddrPort, data []byte) {
+// send carries one packet. Its loss is no error, unless the sender can tell.
+func (n *Network) send(from, to netip.AddrPort, data []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.packets++
+	if n.unpluggedLocked(from.Addr()) {
+		return os.NewSyscallError("sendto", syscall.ENETUNREACH)
+	}
 	if !n.reachableLocked(from.Addr(), to.Addr()) || n.loss > 0 && n.rand.Float64() < n.loss {
-		return
+		return nil
 	}
 	if n.delay > 0 {
 		time.AfterFunc(n.delay, func() {
@@ -144,9 +152,10 @@ func (n *Network) send(from, to netip.AddrPort, data []byte) {
 			defer n.mu.Unlock()
 			n.deliverLocked(from, to, data)
 		})
-		return
+		return nil
 	}
 	n.deliverLocked(from, to, data)
+	return nil
 }
 
 func (n *Network) deliverLocked(from, to netip.AddrPort, data []byte) {
@@ -171,9 +180,12 @@ func (n *Network) freePortLocked() uint16 {
 
 // Host is one host of a [Network], and the transport of the clusters on it.
 type Host struct {
-	net     *Network
-	addr    netip.Addr
-	sockets map[uint16]*sockets // guarded by net.mu
+	net  *Network
+	addr netip.Addr
+
+	// Guarded by net.mu.
+	sockets   map[uint16]*sockets
+	unplugged bool
 }
 
 var _ membership.Transport = (*Host)(nil)
@@ -200,6 +212,22 @@ func (h *Host) Kill() {
 			delete(h.net.links, l)
 		}
 	}
+}
+
+// Unplug takes the only link of the host down: unlike on the other side of a cut
+// the host learns of it, because sending fails with ENETUNREACH.
+func (h *Host) Unplug() {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	h.unplugged = true
+	h.net.resetLinksLocked()
+}
+
+// Plug brings the link up again.
+func (h *Host) Plug() {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	h.unplugged = false
 }
 
 // Listen opens a port of the host. The address must be the host's, or
@@ -247,9 +275,12 @@ func (h *Host) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 func (h *Host) connect(to netip.AddrPort) (net.Conn, error) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
+	if h.unplugged {
+		return nil, os.NewSyscallError("connect", syscall.ENETUNREACH)
+	}
 	peer, ok := h.net.hosts[to.Addr()]
 	if !ok || len(peer.sockets) == 0 || !h.net.reachableLocked(h.addr, to.Addr()) {
-		return nil, nil //nolint:nilnil // as documented
+		return nil, nil
 	}
 	s, ok := peer.sockets[to.Port()]
 	if !ok {

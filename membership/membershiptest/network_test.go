@@ -232,6 +232,27 @@ func TestKill(t *testing.T) {
 	})
 }
 
+// TestUnplug: the host itself knows, the others do not.
+func TestUnplug(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lan := membershiptest.NewNetwork()
+		addrA, addrB := addrs()
+		a, b := listen(t, lan, addrA), listen(t, lan, addrB)
+		client, _ := connect(t, lan.Host(addrA.Addr()), b)
+		lan.Host(addrA.Addr()).Unplug()
+		_, err := client.Read(make([]byte, 1))
+		require.Error(t, err)
+		_, err = a.WriteToUDPAddrPort([]byte("x"), addrB)
+		require.ErrorIs(t, err, syscall.ENETUNREACH)
+		_, err = lan.Host(addrA.Addr()).Dial(t.Context(), addrB)
+		require.ErrorIs(t, err, syscall.ENETUNREACH)
+		assert.False(t, arrives(t, b, a))
+		lan.Host(addrA.Addr()).Plug()
+		assert.True(t, arrives(t, a, b))
+		assert.True(t, arrives(t, b, a))
+	})
+}
+
 func ExampleNetwork() {
 	lan := membershiptest.NewNetwork()
 	a, b := netip.MustParseAddrPort("192.0.2.1:7946"), netip.MustParseAddrPort("192.0.2.2:7946")

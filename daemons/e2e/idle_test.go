@@ -28,11 +28,12 @@ func TestIdle(t *testing.T) {
 	cluster.CreateEndpoint(t, "web", node.Name(), netip.MustParseAddr("10.0.0.1"))
 	cluster.AwaitAddresses(t, "web", "192.0.2.10")
 	cluster.AwaitEvent(t, service, "nodeAssigned")
+	cluster.AwaitL2Status(t, "web", node.Name())
 	cluster.Settle(t)
 	quiet(t, cluster)
 
 	writes := func() []harness.Write {
-		return append(cluster.WritesOf(t, harness.ControllerAccount), cluster.WritesOf(t, harness.SpeakerAccount)...)
+		return cluster.WritesOf(t, harness.ControllerAccount, harness.SpeakerAccount)
 	}
 	before := writes()
 	for i := range 20 {
@@ -53,8 +54,9 @@ func awaitSeen(t *testing.T, cluster *harness.Server, writes func() []harness.Wr
 	cluster.CreateEndpoint(t, "last", "node-1", netip.MustParseAddr("10.0.0.2"))
 	cluster.AwaitAddresses(t, "last", "192.0.2.11")
 	cluster.AwaitEvent(t, last, "nodeAssigned")
+	status := cluster.AwaitL2Status(t, "last", "node-1")
 	for _, w := range writes()[len(before):] {
-		ours := w.Name == "last" || w.Resource == "events" || w.Resource == "ipaddresspools/status"
+		ours := w.Name == "last" || w.Name == status || w.Resource == "events" || w.Resource == "ipaddresspools/status"
 		assert.True(t, ours, "a write without a cause: %s", w)
 	}
 	events, err := cluster.Kube.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
@@ -71,7 +73,7 @@ func quiet(t *testing.T, cluster *harness.Server) {
 	t.Helper()
 	count, since := -1, time.Now()
 	harness.Eventually(t, "the daemons stop writing", func() string {
-		now := len(cluster.WritesOf(t, harness.ControllerAccount)) + len(cluster.WritesOf(t, harness.SpeakerAccount))
+		now := len(cluster.WritesOf(t, harness.ControllerAccount, harness.SpeakerAccount))
 		if now != count {
 			count, since = now, time.Now()
 		}

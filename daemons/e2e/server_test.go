@@ -66,7 +66,7 @@ func TestServer(t *testing.T) {
 // TestNothingOutside: all that tests write goes into the memory of the sandbox.
 func TestNothingOutside(t *testing.T) {
 	assert.Equal(t, 1, os.Getpid(), "the tests are process 1 of a sandbox")
-	file, err := os.CreateTemp("", "")
+	file, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer file.Close()
 	var stat unix.Statfs_t

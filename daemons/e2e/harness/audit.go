@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,14 +62,18 @@ func decodeWrite(t testing.TB, line []byte) Write {
 	}
 }
 
-// WritesOf returns the writes of one service account of [Namespace], those to
-// the Leases of leader election left out: they are the only ones that go on
-// while nothing happens.
-func (s *Server) WritesOf(t testing.TB, account string) []Write {
+// WritesOf returns the writes of service accounts of [Namespace], those to the
+// Leases of leader election left out: they are the only ones that go on while
+// nothing happens.
+func (s *Server) WritesOf(t testing.TB, accounts ...string) []Write {
 	t.Helper()
+	var users []string
+	for _, account := range accounts {
+		users = append(users, serviceAccountUser(account))
+	}
 	var writes []Write
 	for _, w := range s.AuditLog(t) {
-		if w.User == serviceAccountUser(account) && w.Resource != "leases" {
+		if slices.Contains(users, w.User) && w.Resource != "leases" {
 			writes = append(writes, w)
 		}
 	}

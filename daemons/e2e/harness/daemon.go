@@ -33,6 +33,9 @@ const tokenSeconds = 3600
 // Daemon is a running controller or speaker.
 type Daemon struct {
 	process *process
+	program string
+	args    []string
+	spawn   func(*exec.Cmd) error
 	health  string // host:port of /healthz and /readyz
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -72,6 +75,7 @@ func (d *Daemon) start(t testing.TB, name string, start func(*exec.Cmd) error, a
 	t.Helper()
 	program, err := binary(name)
 	require.NoError(t, err)
+	d.program, d.args, d.spawn = program, args, start
 	d.process, err = startProcess(name, exec.Command(program, args...), start, filepath.Join(t.TempDir(), name+".log"))
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -91,6 +95,19 @@ func (d *Daemon) AwaitReady(t testing.TB) {
 		}
 		return d.probe(t.Context(), "/readyz")
 	})
+}
+
+// Revive does what a kubelet does: it starts the daemon again when it has ended.
+// It reports whether it had.
+func (d *Daemon) Revive(t testing.TB) bool {
+	t.Helper()
+	if d.process.running() == nil {
+		return false
+	}
+	var err error
+	d.process, err = startProcess(d.process.name, exec.Command(d.program, d.args...), d.spawn, d.process.logPath)
+	require.NoError(t, err)
+	return true
 }
 
 // Healthy fails the test when the daemon has ended or /healthz does not answer 200.

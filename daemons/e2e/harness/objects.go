@@ -64,6 +64,29 @@ func (s *Server) CreateL2Advertisement(t testing.TB, name string) {
 	require.NoError(t, err)
 }
 
+// AwaitL2Status waits until a ServiceL2Status says which node announces a Service,
+// and returns its name.
+func (s *Server) AwaitL2Status(t testing.TB, service, node string) string {
+	t.Helper()
+	statuses := s.Dynamic.Resource(resourceOf("servicel2statuses")).Namespace(Namespace)
+	name := ""
+	Eventually(t, "a ServiceL2Status of "+service, func() string {
+		list, err := statuses.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, object := range list.Items {
+			status, _ := object.Object["status"].(map[string]any)
+			if status["serviceName"] == service && status["node"] == node {
+				name = object.GetName()
+				return ""
+			}
+		}
+		return fmt.Sprintf("there are %d of others", len(list.Items))
+	})
+	return name
+}
+
 func custom(kind, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "metallb.io/v1beta1", "kind": kind,

@@ -70,7 +70,7 @@ func (p *process) kill() error {
 func (p *process) running() error {
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%s ended: %v; its last lines:\n%s", p.name, p.err, p.tail(20))
+		return fmt.Errorf("%s ended: %v; its last lines:\n%s", p.name, p.cmd.ProcessState, p.tail(20))
 	default:
 		return nil
 	}

@@ -44,10 +44,7 @@ type Server struct {
 // NewServer starts an empty control plane and stops it when the test ends.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "api-") // t.TempDir makes names too long for a socket
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{dir: dir}
+	s := &Server{dir: t.TempDir()}
 	t.Cleanup(func() {
 		if s.process != nil {
 			_ = s.process.kill()

@@ -358,6 +358,11 @@ func TestKlogGoesToSlog(t *testing.T) {
 	ctx := WithKlog(t.Context(), log.logger())
 	klog.FromContext(ctx).Info("hello", "from", "client-go")
 	assert.Equal(t, 1, log.count("level=INFO msg=hello from=client-go"))
+
+	RedirectKlog(log.logger())
+	t.Cleanup(klog.ClearLogger)
+	klog.InfoS("hello", "from", "nowhere")
+	assert.Equal(t, 1, log.count("level=INFO msg=hello from=nowhere"))
 }
 
 // both has the methods that the two providers share.

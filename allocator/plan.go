@@ -204,17 +204,14 @@ func (a *Allocator) planNamed(w *wish) (placement, error) {
 func choose(w *wish, pools []*pool) (placement, bool) {
 	var fallback [2]*pool // by preference
 	for _, p := range pools {
-		if !p.selects(w.req.Labels) {
-			continue
-		}
 		first := p.offers(w.families[0])
-		if w.n == 1 {
-			if first {
-				return placementOf(p, p.lowest(w.families[0])), true
-			}
+		second := w.n == 2 && p.offers(w.families[1])
+		if !first && !second || !p.selects(w.req.Labels) {
 			continue
 		}
-		second := p.offers(w.families[1])
+		if w.n == 1 {
+			return placementOf(p, p.lowest(w.families[0])), true
+		}
 		if first && second {
 			return placementOf(p, p.lowest(IPv4), p.lowest(IPv6)), true
 		}

@@ -169,13 +169,13 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		metrics.Layer2(ann.Stats), metrics.Announcements(spk.Announced),
+		metrics.Layer2(ann.Stats), metrics.Announcements(spk.Announced), metrics.Orphans(func() uint64 { return spk.Stats().Orphans }),
 		metrics.Client(func() metrics.Updates {
 			s := spk.Stats()
 			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
 		}))
 	listeners, err := daemon.Open(ctx, flags.Flags, daemon.Endpoints{
-		HealthHost: "127.0.0.1", MetricsHost: host, Ready: spk.Ready, Registry: reg, Authorizer: auth,
+		HealthHost: "127.0.0.1", MetricsHost: host, Ready: spk.Ready, Explain: spk.Explain(), Registry: reg, Authorizer: auth,
 	})
 	if err != nil {
 		return err

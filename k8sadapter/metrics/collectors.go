@@ -95,6 +95,14 @@ func Announcements(read func() []Announced) prometheus.Collector {
 	}}
 }
 
+// Orphans returns the collector of herald_speaker_orphans: how many addresses no node can announce, as this node sees it.
+func Orphans(read func() uint64) prometheus.Collector {
+	desc := prometheus.NewDesc("herald_speaker_orphans", "Number of addresses that no node can announce, as this node sees it.", nil, nil)
+	return funcCollector{[]*prometheus.Desc{desc}, func(ch chan<- prometheus.Metric) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(read()))
+	}}
+}
+
 // Layer2 returns the collector of metallb_layer2_*: requests, replies and gratuitous frames of every address that is
 // announced, and under herald_layer2_* what MetalLB does not tell: frames dropped, by reason, and failures, by what
 // failed. A series goes with its address.

@@ -110,10 +110,12 @@ type Stats struct {
 	UpdateErrors uint64 // always 0: a decision cannot fail
 	ConfigLoaded bool   // a configuration was applied since the start
 	ConfigStale  bool   // an object of the configuration is rejected: its last good version is in force
+	Orphans      uint64 // addresses that no node can announce, as this node sees it
 }
 
 type counters struct {
 	updates       atomic.Uint64
+	orphans       atomic.Uint64
 	loaded, stale atomic.Bool
 }
 
@@ -351,5 +353,8 @@ func (s *Speaker) Ready() bool { return s.stats.loaded.Load() }
 
 // Stats returns the counters as they stand. It is safe for concurrent use.
 func (s *Speaker) Stats() Stats {
-	return Stats{Updates: s.stats.updates.Load(), ConfigLoaded: s.stats.loaded.Load(), ConfigStale: s.stats.stale.Load()}
+	return Stats{
+		Updates: s.stats.updates.Load(), ConfigLoaded: s.stats.loaded.Load(), ConfigStale: s.stats.stale.Load(),
+		Orphans: s.stats.orphans.Load(),
+	}
 }

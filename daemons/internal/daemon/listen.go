@@ -22,6 +22,8 @@ type Endpoints struct {
 	HealthHost string
 	// Ready says whether the daemon is ready.
 	Ready func() bool
+	// Explain, if set, is served at /debug/explain beside the probes.
+	Explain http.Handler
 	// MetricsHost is where the metrics listen. Empty: every address.
 	MetricsHost string
 	// Registry holds the metrics.
@@ -53,7 +55,7 @@ func Open(ctx context.Context, flags Flags, e Endpoints) (open []Listener, err e
 		if err != nil {
 			return open, err
 		}
-		open = append(open, Listener{l, probes(e.Ready)})
+		open = append(open, Listener{l, probes(e.Ready, e.Explain)})
 	}
 	if flags.Port != 0 {
 		l, err := listen(ctx, e.MetricsHost, flags.Port, "--port")
@@ -102,8 +104,11 @@ func (l Listener) Serve(ctx context.Context) error {
 }
 
 // probes serves /healthz (the process runs) and /readyz (ready says so).
-func probes(ready func() bool) http.Handler {
+func probes(ready func() bool, explain http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	if explain != nil {
+		mux.Handle("GET /debug/explain", explain)
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {

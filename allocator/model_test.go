@@ -372,7 +372,11 @@ func blocks(t require.TestingT) []Range {
 func drawPools(t *rapid.T) []Pool {
 	pools := make([]Pool, rapid.IntRange(1, 4).Draw(t, "pools"))
 	scopes := []*Scope{
-		nil, nil, {AnyNamespace: true}, {}, {Namespaces: []string{"n1"}}, {Namespaces: []string{"n2", "n1"}},
+		nil, nil,
+		{AnyNamespace: true},
+		{},
+		{Namespaces: []string{"n1"}},
+		{Namespaces: []string{"n2", "n1"}},
 		{AnyNamespace: true, Services: []Selector{labelIs{"tier", "gold"}}},
 	}
 	for i := range pools {

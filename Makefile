@@ -14,7 +14,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
 build: ## Build bin/controller, bin/speaker and bin/lab
-	@.ci/progress "building the daemons and the lab" $(GO) build -v -trimpath -o bin/ ./daemons/controller ./daemons/speaker ./examples/lab
+	@.ci/progress "building the daemons and the lab" $(GO) build -v -o bin/ ./daemons/controller ./daemons/speaker ./examples/lab
 
 demo: build ## Show three Services on a network in a box, and a failover
 	@bin/lab

@@ -188,6 +188,19 @@ func (a *Announcer) SetAddrs(ads []Advertisement) error {
 	return nil
 }
 
+// Reannounce announces every held address anew with a burst on all of its links, although nothing has changed here: others
+// may have learned otherwise, as from a node that believed to be alone while the network was in two parts and claimed
+// everything. It never waits for the network.
+func (a *Announcer) Reannounce() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.table.Load()
+	for _, p := range a.ports {
+		p.announce(t.all)
+	}
+	notify(a.addrsChanged)
+}
+
 // Links returns the links that are in use at the moment, by index. A link that
 // is down, has no carrier, is excluded or otherwise unfit is not among them.
 // It is empty until Run has looked.

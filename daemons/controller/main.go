@@ -36,6 +36,9 @@ func main() {
 	os.Exit(code)
 }
 
+// component is the source of the Events, as MetalLB has it.
+const component = "metallb-controller"
+
 // leaseName is the Lease that the leading controller holds, in MetalLB's namespace.
 const leaseName = "herald-controller"
 
@@ -93,7 +96,7 @@ func files(flags controllerFlags, log *slog.Logger) (*source.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Logger: log})
+	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Component: component, Logger: log})
 }
 
 // provider is a source that runs, of either kind.
@@ -108,7 +111,7 @@ func open(flags controllerFlags, log *slog.Logger) (src provider, metricsHost st
 		src, err = files(flags, log)
 		return src, "127.0.0.1", nil, err
 	}
-	kube, auth, err := daemon.Kube(flags.Flags, "metallb-controller", "", log)
+	kube, auth, err := daemon.Kube(flags.Flags, component, "", log)
 	return kube, "", auth, err
 }
 

@@ -36,6 +36,9 @@ func main() {
 	os.Exit(code)
 }
 
+// component is the source of the Events, as MetalLB has it.
+const component = "metallb-speaker"
+
 // speakerFlags are the flags of the speaker alone.
 type speakerFlags struct {
 	daemon.Flags
@@ -100,7 +103,7 @@ func files(flags speakerFlags, log *slog.Logger) (*source.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Logger: log})
+	return source.NewFiles(source.FilesConfig{Dir: flags.Manifests, StateDir: flags.State, Namespace: namespace, Component: component, Host: flags.node, Logger: log})
 }
 
 // provider is a source that runs, of either kind.
@@ -119,7 +122,7 @@ func open(flags speakerFlags, log *slog.Logger) (provider, string, metrics.Autho
 		}
 		return src, "127.0.0.1", nil, src.NodeSeeds(flags.gossip.Port), nil
 	}
-	kube, auth, err := daemon.Kube(flags.Flags, "metallb-speaker", flags.node, log)
+	kube, auth, err := daemon.Kube(flags.Flags, component, flags.node, log)
 	if err != nil {
 		return nil, "", nil, nil, err
 	}

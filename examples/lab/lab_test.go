@@ -188,7 +188,7 @@ func TestLab(t *testing.T) {
 		})
 	}
 	t.Run("leave", func(t *testing.T) { testFailovers(t, b, modeLeave, 2) })
-	t.Run("link", func(t *testing.T) { testFailovers(t, b, modeLink, 1) })
+	t.Run("link", func(t *testing.T) { testFailovers(t, b, modeLink, 2) })
 	t.Run("interrupted", func(t *testing.T) { testInterrupted(t, b) })
 	t.Run("keep", func(t *testing.T) { testKeep(t, b) })
 	t.Run("daemon dies", func(t *testing.T) { testDeadDaemon(t, b) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,8 +39,10 @@ type Membership interface {
 }
 
 // Announcer makes addresses answer on the links of this node. SetAddrs is told the whole desired state, never blocks,
-// and does nothing for an equal one. *announce.Announcer is an Announcer.
+// and does nothing for an equal one. Reannounce tells the network of all of it once more. *announce.Announcer is an
+// Announcer.
 type Announcer interface {
+	Reannounce()
 	SetAddrs(ads []announce.Advertisement) error
 	Links() []announce.Link
 	LinksChanged() <-chan struct{}
@@ -57,6 +60,9 @@ type Eligible interface {
 type Drainer interface {
 	Drain(ctx context.Context) error
 }
+
+// Rejoiner is what a membership that gossips has in addition: Rejoin looks for the other members now.
+type Rejoiner interface{ Rejoin() }
 
 // Config configures a Speaker.
 type Config struct {
@@ -93,6 +99,8 @@ type Speaker struct {
 	services, endpoints, nodes, namespaces, pools, ads cache.SharedIndexInformer
 
 	said   map[said]string
+	met    map[string]struct{} // the members at the last look, nil before the first
+	up     []string            // the links at the last look
 	frozen atomic.Bool
 	state  atomic.Pointer[State]
 	stats  counters
@@ -264,16 +272,34 @@ func (s *Speaker) Announced() []metrics.Announced {
 	return out
 }
 
-// linksChanged tells the other nodes which links of this one are up.
+// linksChanged tells the other nodes which links of this one are up, and looks for them when a link came up: this node may
+// have been cut off.
 func (s *Speaker) linksChanged(eligible Eligible) {
-	if eligible == nil {
-		return
-	}
 	var up []string
 	for _, l := range s.cfg.Announcer.Links() {
 		up = append(up, l.Name)
 	}
-	eligible.SetLinks(up)
+	if eligible != nil {
+		eligible.SetLinks(up)
+	}
+	rejoiner, ok := s.cfg.Membership.(Rejoiner)
+	if ok && slices.ContainsFunc(up, func(l string) bool { return !slices.Contains(s.up, l) }) {
+		rejoiner.Rejoin()
+	}
+	s.up = up
+}
+
+// meet notes who is a member, and says whether somebody is who was not at the last look.
+func (s *Speaker) meet(members []membership.Member) (newcomer bool) {
+	now := make(map[string]struct{}, len(members))
+	for _, m := range members {
+		now[m.Name] = struct{}{}
+		if _, known := s.met[m.Name]; !known && s.met != nil {
+			newcomer = true
+		}
+	}
+	s.met = now
+	return newcomer
 }
 
 func (s *Speaker) members() []membership.Member {
@@ -294,6 +320,10 @@ func (s *Speaker) apply() {
 		s.log.Warn("the announcer refused an address", "error", err)
 	}
 	s.report(snap, decisions)
+	if s.meet(snap.Members) {
+		// Who was away may have claimed what this node holds: after a partition both parts did, and this one saw no change.
+		s.cfg.Announcer.Reannounce()
+	}
 	s.callHooks(snap, decisions)
 	s.state.Store(&State{Decisions: decisions, Rejected: snap.Config.Rejected})
 	s.stats.updates.Add(1)

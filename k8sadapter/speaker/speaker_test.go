@@ -30,6 +30,7 @@ type board struct {
 	ads     []announce.Advertisement
 	links   []announce.Link
 	changed chan struct{}
+	again   int
 }
 
 func newBoard(links ...string) *board {
@@ -45,6 +46,12 @@ func (b *board) SetAddrs(ads []announce.Advertisement) error {
 	defer b.mu.Unlock()
 	b.ads = ads
 	return nil
+}
+
+func (b *board) Reannounce() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.again++
 }
 
 func (b *board) Links() []announce.Link        { return b.links }
@@ -66,6 +73,7 @@ type cluster struct {
 	mu       sync.Mutex
 	eligible []bool
 	drained  bool
+	rejoins  int
 }
 
 func (c *cluster) SetEligible(e bool) {
@@ -75,6 +83,8 @@ func (c *cluster) SetEligible(e bool) {
 }
 
 func (c *cluster) SetLinks([]string) {}
+
+func (c *cluster) Rejoin() { c.rejoins++ }
 
 func (c *cluster) Drain(context.Context) error {
 	c.drained = true
@@ -154,9 +164,11 @@ func TestRunFollowsMembersAndObjects(t *testing.T) {
 			c.Set(members("kw-01"))
 			settle()
 			assert.ElementsMatch(t, []string{dot7, dot9}, b.shows(), "took over")
+			assert.Zero(t, b.again)
 			c.Set(members("kw-01", "kw-02"))
 			settle()
 			assert.Equal(t, []string{dot9}, b.shows())
+			assert.Equal(t, 1, b.again, "who comes back may have claimed what this node holds")
 			var assigned int
 			for _, e := range src.Events() {
 				if e.Reason == "nodeAssigned" {
@@ -181,6 +193,12 @@ func TestRunFollowsMembersAndObjects(t *testing.T) {
 			last := src.Events()[len(src.Events())-1]
 			assert.Equal(t, "noCandidate", last.Reason)
 			assert.Contains(t, last.Message, "noEndpoints: kw-01, kw-02")
+
+			rejoins := c.rejoins
+			b.links = append(b.links, announce.Link{Name: "eth1"})
+			b.changed <- struct{}{}
+			settle()
+			assert.Equal(t, rejoins+1, c.rejoins, "a link that comes up may have been the way to the others")
 
 			src.Delete(source.Services, "shop", "nine")
 			settle()

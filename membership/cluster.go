@@ -201,9 +201,10 @@ func (c *Cluster) Members() []Member { return c.roster.members() }
 // never closed.
 func (c *Cluster) Changed() <-chan struct{} { return c.roster.changed }
 
-// Rejoin asks to join the seeds now, rather than when the rejoin interval is
-// over; for instance because the SeedSource has something new. It does not
-// wait, and requests made during an attempt are one.
+// Rejoin asks to join all seeds now, also those that are members as far as this
+// node knows, rather than when the rejoin interval is over; for instance because
+// the SeedSource has something new, or a link came up and this node may have been
+// cut off. It does not wait, and requests made during an attempt are one.
 func (c *Cluster) Rejoin() { c.rejoin.raise() }
 
 // SetKeys replaces the keys: the first encrypts, all decrypt. It works while

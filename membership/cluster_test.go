@@ -45,6 +45,18 @@ func TestJoinWhenTheFirstSeedComesLater(t *testing.T) {
 	})
 }
 
+// TestSeedComesSoonAfter: as long as nobody has been reached the waits are
+// short.
+func TestSeedComesSoonAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLAN(t)
+		a := l.start(1)
+		time.Sleep(5 * time.Second)
+		b := l.start(2, func(c *membership.Config) { c.Seeds = nil })
+		waitNames(t, 25*time.Second, "a b", a, b) // a dead host costs 10 s to find out
+	})
+}
+
 func TestQuickRetriesAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLAN(t)

@@ -38,7 +38,7 @@ func newJoiner(c *Cluster, list *memberlist.Memberlist) *joiner {
 // run joins at once, then again in short intervals until this node is in touch
 // with somebody, then in long ones.
 func (j *joiner) run(ctx context.Context) {
-	settled := j.round(ctx)
+	settled := j.round(ctx, false)
 	timer := time.NewTimer(j.wait(settled))
 	defer timer.Stop()
 	for {
@@ -52,12 +52,17 @@ func (j *joiner) run(ctx context.Context) {
 			}
 			continue
 		case <-j.c.rejoin:
+			// Who asks has a reason to believe that views differ: a member that
+			// this node still has may have given it up.
+			settled = j.round(ctx, true)
+			timer.Reset(j.wait(settled))
+			continue
 		case <-timer.C:
 			if settled { // for a whole interval
 				j.backoff = retryMin
 			}
 		}
-		settled = j.round(ctx)
+		settled = j.round(ctx, false)
 		timer.Reset(j.wait(settled))
 	}
 }
@@ -72,9 +77,9 @@ func (j *joiner) wait(settled bool) time.Duration {
 	return wait + time.Duration((2*j.c.cfg.Rand.Float64()-1)*jitterPart*float64(wait))
 }
 
-// round joins the seeds that are not members. It reports whether this node is
-// in touch with all that it can be in touch with.
-func (j *joiner) round(ctx context.Context) bool {
+// round joins the seeds that are not members, or all of them. It reports whether
+// this node is in touch with all that it can be in touch with.
+func (j *joiner) round(ctx context.Context, all bool) bool {
 	seeds, ok := j.seeds(ctx)
 	if !ok {
 		return false
@@ -83,7 +88,7 @@ func (j *joiner) round(ctx context.Context) bool {
 	case <-j.c.conflicted: // what happened before does not count
 	default:
 	}
-	absent := j.absent(seeds)
+	absent := j.absent(seeds, all)
 	reached := j.joinAll(ctx, absent)
 	select {
 	case <-j.c.conflicted:
@@ -109,10 +114,13 @@ func (j *joiner) seeds(ctx context.Context) ([]netip.AddrPort, bool) {
 	return seeds, err == nil
 }
 
-// absent returns the seeds that are neither members nor this node, as far as
-// the socket can reach them.
-func (j *joiner) absent(seeds []netip.AddrPort) []netip.AddrPort {
-	members := j.c.roster.addrs()
+// absent returns the seeds that are neither members (unless all are wanted) nor
+// this node, as far as the socket can reach them.
+func (j *joiner) absent(seeds []netip.AddrPort, all bool) []netip.AddrPort {
+	members := make(map[netip.AddrPort]bool)
+	if !all {
+		members = j.c.roster.addrs()
+	}
 	members[j.c.LocalAddr()] = true
 	bind := j.c.cfg.Bind.Addr()
 	dual := bind.Is6() && bind.IsUnspecified()

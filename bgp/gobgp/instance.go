@@ -31,8 +31,9 @@ type instance struct {
 	used    bool          // started since it was cleaned
 	address string        // of the neighbour, as GoBGP knows it; empty: none
 
-	arrived chan struct{} // it waits at the gate of the process
-	atGate  atomic.Bool
+	starting atomic.Bool   // the gate of the process does not count
+	arrived  chan struct{} // it waits at the gate
+	atGate   atomic.Bool
 }
 
 // newInstance makes a server and lets it serve, before any other call: without

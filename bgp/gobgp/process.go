@@ -78,6 +78,16 @@ func (p *process) put(in *instance) {
 
 // start calls StartBgp while all other servers rest.
 func (p *process) start(ctx context.Context, in *instance, global *api.Global) error {
+	in.starting.Store(true)
+	defer in.starting.Store(false)
+	// Once it has answered it is past its timing hook, and is not stopped there again.
+	err := bounded(ctx, "GetBgp", func(ctx context.Context) error {
+		_, err := in.server.GetBgp(ctx, &api.GetBgpRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	p.gate.Lock()
 	defer p.gate.Unlock()
 	p.mu.Lock()
@@ -119,6 +129,9 @@ func (in *instance) rest(ctx context.Context) {
 
 // Observe is GoBGP's timing hook, which the server calls after each step.
 func (in *instance) Observe(server.FSMOperation, time.Duration, time.Duration) {
+	if in.starting.Load() {
+		return
+	}
 	gate := &in.process.gate
 	if !gate.TryRLock() {
 		in.atGate.Store(true)

@@ -39,7 +39,7 @@ func TestJoinWhenTheFirstSeedComesLater(t *testing.T) {
 		a := l.start(1)
 		time.Sleep(10 * time.Minute) // of virtual time: the waits have grown
 		b := l.start(2, func(c *membership.Config) { c.Seeds = nil })
-		took := waitNames(t, 70*time.Second, "a b", a, b)
+		took := waitNames(t, 90*time.Second, "a b", a, b) // a round that is under way lasts 10 s, the wait is up to 66 s
 		t.Logf("found after %v", took)
 		assert.NotZero(t, a.Stats().JoinFailures)
 	})

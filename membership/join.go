@@ -38,7 +38,8 @@ func newJoiner(c *Cluster, list *memberlist.Memberlist) *joiner {
 // run joins at once, then again in short intervals until this node is in touch
 // with somebody, then in long ones.
 func (j *joiner) run(ctx context.Context) {
-	settled := j.round(ctx, false)
+	all := false
+	settled := j.round(ctx, all)
 	timer := time.NewTimer(j.wait(settled))
 	defer timer.Stop()
 	for {
@@ -54,15 +55,14 @@ func (j *joiner) run(ctx context.Context) {
 		case <-j.c.rejoin:
 			// Who asks has a reason to believe that views differ: a member that
 			// this node still has may have given it up.
-			settled = j.round(ctx, true)
-			timer.Reset(j.wait(settled))
-			continue
+			all, j.backoff = true, retryMin
 		case <-timer.C:
 			if settled { // for a whole interval
 				j.backoff = retryMin
 			}
 		}
-		settled = j.round(ctx, false)
+		settled = j.round(ctx, all)
+		all = all && !settled
 		timer.Reset(j.wait(settled))
 	}
 }
@@ -95,7 +95,7 @@ func (j *joiner) round(ctx context.Context, all bool) bool {
 		return false
 	default:
 	}
-	others := len(j.c.roster.members()) > 1
+	others := len(j.c.roster.members()) > 1 && !all
 	return others || reached > 0 || len(absent) == 0 && len(seeds) > 0
 }
 

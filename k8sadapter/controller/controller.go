@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +60,7 @@ type Controller struct {
 
 	services, pools, ads, namespaces, nodes cache.SharedIndexInformer
 
-	pending   map[types.NamespacedName]struct{} // want an address and have none
+	waiting   map[types.NamespacedName]struct{} // those that outcome.revisit names
 	started   atomic.Bool
 	poolNames atomic.Pointer[[]string]
 	stats     counters
@@ -95,7 +97,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
 	c := &Controller{
-		src: cfg.Source, cfg: cfg, log: log, dec: dec, pending: make(map[types.NamespacedName]struct{}),
+		src: cfg.Source, cfg: cfg, log: log, dec: dec, waiting: make(map[types.NamespacedName]struct{}),
 		says: newSayer(cfg.Source.Event),
 	}
 	c.services = c.informer(source.Services, &corev1.Service{})
@@ -144,7 +146,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // cancelled before the first list was complete: nothing was done
 	}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
 	for c.next(ctx) {
@@ -152,14 +154,23 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// start is the first pass: adopt all, then queue all, holders first.
-func (c *Controller) start(ctx context.Context) error {
+// start is the first pass: adopt what all Services hold, then queue all of them, holders first, oldest first.
+func (c *Controller) start() error {
 	c.started.Store(true)
-	if err := c.reconfigure(ctx); err != nil {
+	if _, err := c.applyConfig(); err != nil {
 		return err
 	}
+	services := listed[*corev1.Service](c.services)
+	sortForService(services)
+	for _, svc := range services {
+		c.dec.adopt(svc)
+	}
+	for _, svc := range services {
+		c.queue.Add(serviceKey(svc))
+	}
+	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 	c.stats.loaded.Store(true)
-	c.log.Info("controller started", "services", len(c.services.GetStore().List()), "pools", len(c.dec.cfg.Pools))
+	c.log.Info("controller started", "services", len(services), "pools", len(c.dec.cfg.Pools))
 	return nil
 }
 
@@ -178,7 +189,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	case serviceItem:
 		err = c.serve(ctx, it.name)
 	case configItem:
-		err = c.reconfigure(ctx)
+		err = c.reconfigure()
 	case statusItem:
 		err = c.writePoolStatus(ctx)
 	}
@@ -199,17 +210,31 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// reconfigure takes the configuration as it stands, adopts what the Services hold in it, and queues all of them:
-// holders first, oldest first, then those that wait.
-func (c *Controller) reconfigure(_ context.Context) error {
-	objs := config.Objects{
+// reconfigure takes the configuration as it stands, and queues the Services that the change can concern: holders that it
+// touched, and those that wait.
+func (c *Controller) reconfigure() error {
+	touched, err := c.applyConfig()
+	if err != nil {
+		return err
+	}
+	for _, owner := range touched {
+		ns, name, _ := strings.Cut(string(owner), "/")
+		c.waiting[types.NamespacedName{Namespace: ns, Name: name}] = struct{}{}
+	}
+	c.wakeWaiting()
+	return nil
+}
+
+// applyConfig hands the configuration to the decider, and says what is wrong with it.
+func (c *Controller) applyConfig() (touched []allocator.Owner, err error) {
+	touched, err = c.dec.setConfig(config.Objects{
 		Pools:            listed[*v1beta1.IPAddressPool](c.pools),
 		L2Advertisements: listed[*v1beta1.L2Advertisement](c.ads),
 		Namespaces:       listed[*corev1.Namespace](c.namespaces),
-	}
-	if err := c.dec.setConfig(objs); err != nil {
+	})
+	if err != nil {
 		c.stats.stale.Store(true)
-		return err
+		return nil, err
 	}
 	c.stats.stale.Store(len(c.dec.cfg.Rejected) > 0)
 	names := make([]string, len(c.dec.cfg.Pools))
@@ -219,18 +244,7 @@ func (c *Controller) reconfigure(_ context.Context) error {
 	c.poolNames.Store(&names)
 	c.reportConfig(listed[*corev1.Node](c.nodes))
 	c.callHooks()
-	services := listed[*corev1.Service](c.services)
-	sortForService(services)
-	for _, svc := range services {
-		if _, holds := c.dec.alloc.Get(ownerOf(svc)); !holds {
-			c.dec.adopt(svc)
-		}
-	}
-	for _, svc := range services {
-		c.queue.Add(serviceKey(svc))
-	}
-	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
-	return nil
+	return touched, nil
 }
 
 func (c *Controller) callHooks() {
@@ -253,10 +267,10 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 		return fmt.Errorf("look up Service %s: %w", name, err)
 	}
 	if !exists {
-		delete(c.pending, name)
+		delete(c.waiting, name)
 		c.says.forget(name)
 		if c.dec.forget(allocator.Owner(name.String())) {
-			c.wakePending()
+			c.wakeWaiting()
 		}
 		return nil
 	}
@@ -265,13 +279,13 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 		return fmt.Errorf("look up Service %s: the cache holds a %T", name, obj)
 	}
 	out := c.dec.decide(svc)
-	if out.pending {
-		c.pending[name] = struct{}{}
+	if out.revisit {
+		c.waiting[name] = struct{}{}
 	} else {
-		delete(c.pending, name)
+		delete(c.waiting, name)
 	}
 	if out.freed {
-		c.wakePending()
+		c.wakeWaiting()
 	}
 	if changed(svc, out.next) {
 		c.queue.AddAfter(item{kind: statusItem}, statusDelay)
@@ -289,22 +303,24 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 	return nil
 }
 
-// wakePending queues those that wait for an address, oldest first.
-func (c *Controller) wakePending() {
+// wakeWaiting queues those that wait for an address, oldest first.
+func (c *Controller) wakeWaiting() {
 	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
-	if len(c.pending) == 0 {
-		return
-	}
-	waiting := make([]*corev1.Service, 0, len(c.pending))
-	for name := range c.pending {
+	c.enqueue(slices.Collect(maps.Keys(c.waiting)))
+}
+
+// enqueue queues Services in the order in which they are served.
+func (c *Controller) enqueue(names []types.NamespacedName) {
+	services := make([]*corev1.Service, 0, len(names))
+	for _, name := range names {
 		if obj, ok, err := c.services.GetStore().GetByKey(name.String()); err == nil && ok {
 			if svc, ok := obj.(*corev1.Service); ok {
-				waiting = append(waiting, svc)
+				services = append(services, svc)
 			}
 		}
 	}
-	sortForService(waiting)
-	for _, svc := range waiting {
+	sortForService(services)
+	for _, svc := range services {
 		c.queue.Add(serviceKey(svc))
 	}
 }

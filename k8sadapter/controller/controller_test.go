@@ -129,6 +129,46 @@ func TestPendingIsServedWhenAnAddressIsFreed(t *testing.T) { // metallb#1586
 	}
 }
 
+func TestConfigurationWakesOnlyWhomItConcerns(t *testing.T) {
+	src := &sourcetest.Memory{}
+	src.Set(source.IPAddressPools, pool("p", "192.0.2.0/25"))
+	for i := range 100 {
+		src.Set(source.Services, lb(fmt.Sprint("s", i)))
+	}
+	running(t, src, func(t *testing.T, c *Controller, settle func()) {
+		updates := c.Stats().Updates
+		src.Set(source.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "red"}}})
+		settle()
+		assert.LessOrEqual(t, c.Stats().Updates-updates, uint64(2), "the configuration and the counters")
+		updates = c.Stats().Updates
+		src.Set(source.IPAddressPools, pool("p", "192.0.2.0/26", "198.51.100.0/24"))
+		settle()
+		moved := 0
+		for i := range 100 {
+			if strings.HasPrefix(addresses(src, fmt.Sprint("s", i)), "198.51.100.") {
+				moved++
+			}
+		}
+		assert.Equal(t, 36, moved)
+		assert.Less(t, c.Stats().Updates-updates, uint64(90), "those who moved, and their own writes")
+	})
+}
+
+func TestForeignAddressBecomesOurs(t *testing.T) {
+	src := &sourcetest.Memory{}
+	src.Set(source.Services, lb("s", status("192.0.2.9")))
+	running(t, src, func(t *testing.T, c *Controller, settle func()) {
+		assert.Zero(t, src.Writes())
+		src.Set(source.IPAddressPools, pool("p", "192.0.2.0/28"))
+		settle()
+		assert.Equal(t, "192.0.2.9", addresses(src, "s"))
+		assert.EqualValues(t, 1, c.Usage()["p"].V4.Used)
+		src.Set(source.Services, lb("t", annotated(config.AnnotationLoadBalancerIPs, "192.0.2.9")))
+		settle()
+		assert.Empty(t, addresses(src, "t"))
+	})
+}
+
 func TestConflictingWriteIsDecidedAnew(t *testing.T) { // kube-vip#367
 	src := &sourcetest.Memory{}
 	src.Set(source.IPAddressPools, pool("p", "192.0.2.0/30"))

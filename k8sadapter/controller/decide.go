@@ -31,8 +31,9 @@ type outcome struct {
 	events []event
 	// freed says that an address or a shared port became free, so that a pending Service may now be served.
 	freed bool
-	// pending says that the Service wants an address and has none.
-	pending bool
+	// revisit says that a change of the pools, or an address that becomes free, may concern the Service: it waits for an
+	// address or for its second one, or holds one of nobody's pool.
+	revisit bool
 }
 
 // decider decides which address a Service gets. It holds the allocator and the configuration in force, does no I/O,
@@ -65,17 +66,22 @@ func ownerOf(svc *corev1.Service) allocator.Owner {
 	return allocator.Owner(svc.Namespace + "/" + svc.Name)
 }
 
-// setConfig takes the objects as they stand now. What is rejected keeps its last good version.
-func (d *decider) setConfig(in config.Objects) error {
+// setConfig takes the objects as they stand now, and returns the holders that the change concerns: those who lost their
+// address, and those whose pool has another name. What is rejected keeps its last good version.
+func (d *decider) setConfig(in config.Objects) (touched []allocator.Owner, err error) {
 	d.cfg = d.store.Update(in)
-	displaced, err := d.alloc.SetPools(d.cfg.AllocatorPools())
+	change, err := d.alloc.ReplacePools(d.cfg.AllocatorPools())
 	if err != nil {
-		return fmt.Errorf("set pools: %w", err)
+		return nil, fmt.Errorf("set pools: %w", err)
 	}
-	for _, x := range displaced {
+	for _, x := range change.Displaced {
 		d.log.Info("address displaced by a pool edit", "owner", x.Owner, "addrs", x.Addrs, "pool", x.Pool, "reason", x.Why)
+		touched = append(touched, x.Owner)
 	}
-	return nil
+	for _, x := range change.Renamed {
+		touched = append(touched, x.Owner)
+	}
+	return touched, nil
 }
 
 // adopt re-learns what the Service's status says, without allocating or changing anything.
@@ -159,6 +165,7 @@ func (r *round) run() {
 	}
 	held, garbage := config.StatusAddrs(r.svc)
 	if r.foreign(held, garbage) {
+		r.out.revisit = true
 		return
 	}
 	req, notices, err := config.ServiceRequest(r.svc)
@@ -234,10 +241,10 @@ func (r *round) malformed(req allocator.Request, held []netip.Addr, err error) {
 	}
 	if clears {
 		r.clear()
-		r.out.pending = true
+		r.out.revisit = true
 		return
 	}
-	r.out.pending = len(held) == 0
+	r.out.revisit = len(held) == 0
 	r.shape = shapeOf(req)
 	if len(held) > 0 && config.Adoptable(err) {
 		if _, known := r.alloc.Get(r.owner); !known {
@@ -286,7 +293,7 @@ func (r *round) assign(req allocator.Request) {
 		r.reportLoss("")
 		r.event(corev1.EventTypeWarning, "AllocationFailed", failure(req, err))
 		r.clear()
-		r.out.pending = true
+		r.out.revisit = true
 		return
 	}
 	r.write(got)
@@ -320,6 +327,7 @@ func (r *round) reportGain(req allocator.Request, had []netip.Addr, got allocato
 		r.event(corev1.EventTypeNormal, "IPAllocated", "assigned "+now)
 	}
 	if req.Partial && len(req.Families) > len(got.Addrs) {
+		r.out.revisit = true
 		r.event(corev1.EventTypeNormal, "AdditionalAssignFailed",
 			fmt.Sprintf("the Service prefers two families and pool %q has a free address of only one; it keeps %s", got.Pool, join(got.Addrs)))
 	}

@@ -105,7 +105,8 @@ func newWorld(t *testing.T, pools ...*v1beta1.IPAddressPool) *world {
 func (w *world) configure(pools ...*v1beta1.IPAddressPool) {
 	w.Helper()
 	w.pools = pools
-	require.NoError(w, w.dec.setConfig(config.Objects{Pools: pools}))
+	_, err := w.dec.setConfig(config.Objects{Pools: pools})
+	require.NoError(w, err)
 }
 
 // restart forgets everything but the objects, adopts in the order of a start, and decides on all in that order.

@@ -43,7 +43,7 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 	}
 	p := &printer{seen: make(map[string]int)}
 	says := newSayer(p.event)
-	if err := dec.setConfig(config.Objects{
+	if _, err := dec.setConfig(config.Objects{
 		Pools: set.IPAddressPools, L2Advertisements: set.L2Advertisements, Namespaces: set.Namespaces,
 	}); err != nil {
 		return err

@@ -122,7 +122,11 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	cfg := controller.Config{Source: src, LBClass: flags.LBClass, Logger: log}
+	decisions := metrics.NewLatency("controller_decision", "How long a decision on a Service took.")
+	writes := metrics.NewLatency("controller_write", "How long a write of a Service's status took.")
+	cfg := controller.Config{
+		Source: src, LBClass: flags.LBClass, OnDecision: decisions.Observe, OnWrite: writes.Observe, Logger: log,
+	}
 	kube, inCluster := src.(*source.Kube)
 	var runs []func(context.Context) error // what the leader runs
 	if inCluster {
@@ -142,7 +146,7 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		metrics.Allocator(ctrl.Usage),
+		metrics.Allocator(ctrl.Usage), decisions, writes,
 		metrics.Client(func() metrics.Updates {
 			s := ctrl.Stats()
 			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}

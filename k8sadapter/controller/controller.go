@@ -40,6 +40,9 @@ type Config struct {
 	Source Source
 	// LBClass is the value of spec.loadBalancerClass that this controller serves. Empty: Services without a class.
 	LBClass string
+	// OnDecision and OnWrite, if set, are told how long each decision on a Service and each write of its status took.
+	// They must not block.
+	OnDecision, OnWrite func(took time.Duration)
 	// OnConfiguration, if set, is told at every change of the configuration what is wrong with it, a text for each
 	// rejected object. It must not block.
 	OnConfiguration func(rejected []string)
@@ -278,7 +281,11 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 	if !ok {
 		return fmt.Errorf("look up Service %s: the cache holds a %T", name, obj)
 	}
+	start := time.Now()
 	out := c.dec.decide(svc)
+	if c.cfg.OnDecision != nil {
+		c.cfg.OnDecision(time.Since(start))
+	}
 	if out.revisit {
 		c.waiting[name] = struct{}{}
 	} else {
@@ -290,7 +297,11 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 	if changed(svc, out.next) {
 		c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 		start := time.Now()
-		if _, err := c.src.PatchService(ctx, svc, out.next); err != nil {
+		_, err := c.src.PatchService(ctx, svc, out.next)
+		if c.cfg.OnWrite != nil {
+			c.cfg.OnWrite(time.Since(start))
+		}
+		if err != nil {
 			if apierrors.IsNotFound(err) {
 				return nil // gone: the deletion is on its way to us
 			}

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/heraldlb/herald/allocator"
@@ -135,3 +137,16 @@ func Layer2(read func() announce.Stats) prometheus.Collector {
 		}
 	}}
 }
+
+// Latency is a histogram of durations: a collector with a method to feed it.
+type Latency struct{ prometheus.Histogram }
+
+// NewLatency returns the histogram herald_NAME_seconds, from 1 µs to 16 s.
+func NewLatency(name, help string) Latency {
+	return Latency{prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "herald_" + name + "_seconds", Help: help, Buckets: prometheus.ExponentialBuckets(1e-6, 4, 13),
+	})}
+}
+
+// Observe counts one duration.
+func (l Latency) Observe(took time.Duration) { l.Histogram.Observe(took.Seconds()) }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -87,7 +88,11 @@ func TestOwnNamesAreWellFormed(t *testing.T) {
 	reg.MustRegister(Layer2(func() announce.Stats {
 		return announce.Stats{Drops: map[announce.DropReason]uint64{announce.DropLink: 1}}
 	}))
-	problems, err := testutil.GatherAndLint(reg, "herald_layer2_drops_total", "herald_layer2_errors_total")
+	latency := NewLatency("controller_decision", "How long a decision on a Service took.")
+	latency.Observe(3 * time.Millisecond)
+	reg.MustRegister(Orphans(func() uint64 { return 1 }), latency)
+	problems, err := testutil.GatherAndLint(reg, "herald_layer2_drops_total", "herald_layer2_errors_total",
+		"herald_speaker_orphans", "herald_controller_decision_seconds")
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 }

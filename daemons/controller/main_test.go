@@ -59,28 +59,39 @@ func TestOnceOnBadInput(t *testing.T) {
 	}{
 		"all well": {map[string]string{"a.yaml": pool + service("web")}, 0, []string{"ip: 192.0.2.10", "kind: IPAddressPool", "reason: IPAllocated"}, nil},
 		"no yaml": {
-			map[string]string{"a.yaml": pool, "b.yaml": "apiVersion: v1\nkind: Service\nmetadata:\n  name: [\n"}, 1, nil,
+			map[string]string{"a.yaml": pool, "b.yaml": "apiVersion: v1\nkind: Service\nmetadata:\n  name: [\n"},
+			1, nil,
 			[]string{"b.yaml:"},
 		},
 		"not its kind": {
-			map[string]string{"a.yaml": pool + service("web") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: shop}\nspec: {ports: 80}\n"}, 2,
-			[]string{"ip: 192.0.2.10", "reason: ConfigurationError", "name: bad"}, []string{"shop/bad", "a.yaml:"},
+			map[string]string{"a.yaml": pool + service("web") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, namespace: shop}\nspec: {ports: 80}\n"},
+			2,
+			[]string{"ip: 192.0.2.10", "reason: ConfigurationError", "name: bad"},
+			[]string{"shop/bad", "a.yaml:"},
 		},
 		"unknown kind": {
-			map[string]string{"a.yaml": pool + service("web") + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"}, 0,
-			[]string{"ip: 192.0.2.10"}, []string{"Deployment"},
+			map[string]string{"a.yaml": pool + service("web") + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"},
+			0,
+			[]string{"ip: 192.0.2.10"},
+			[]string{"Deployment"},
 		},
 		"foreign namespace": {
-			map[string]string{"a.yaml": strings.Replace(pool, "metallb-system", "elsewhere", 1) + service("web")}, 0,
-			[]string{"AllocationFailed", "no pool"}, []string{"elsewhere"},
+			map[string]string{"a.yaml": strings.Replace(pool, "metallb-system", "elsewhere", 1) + service("web")},
+			0,
+			[]string{"AllocationFailed", "no pool"},
+			[]string{"elsewhere"},
 		},
 		"bad range": {
-			map[string]string{"a.yaml": strings.Replace(pool, "192.0.2.10-192.0.2.11", "192.0.2.300/24", 1) + service("web")}, 2,
-			[]string{"ConfigurationError", "AllocationFailed"}, []string{"192.0.2.300/24", "office"},
+			map[string]string{"a.yaml": strings.Replace(pool, "192.0.2.10-192.0.2.11", "192.0.2.300/24", 1) + service("web")},
+			2,
+			[]string{"ConfigurationError", "AllocationFailed"},
+			[]string{"192.0.2.300/24", "office"},
 		},
 		"reversed range": {
-			map[string]string{"a.yaml": strings.Replace(pool, "192.0.2.10-192.0.2.11", "192.0.2.11-192.0.2.10", 1)}, 2,
-			[]string{"ConfigurationError"}, []string{"192.0.2.11-192.0.2.10"},
+			map[string]string{"a.yaml": strings.Replace(pool, "192.0.2.10-192.0.2.11", "192.0.2.11-192.0.2.10", 1)},
+			2,
+			[]string{"ConfigurationError"},
+			[]string{"192.0.2.11-192.0.2.10"},
 		},
 		"overlap: the older is good": {
 			map[string]string{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -103,9 +104,7 @@ func TestOncePrintsEveryField(t *testing.T) {
 			"service": service, "protocol": protocol, "address": addr, "announce": false, "announcer": "", "reason": "",
 			"candidates": []any{}, "excluded": map[string]any{}, "interfaces": []any{}, "routes": []any{},
 		}
-		for k, v := range more {
-			d[k] = v
-		}
+		maps.Copy(d, more)
 		return d
 	}
 	assert.Equal(t, []map[string]any{

@@ -6,20 +6,12 @@ package main
 import (
 	"fmt"
 	"net/netip"
-	"os"
 
 	"github.com/heraldlb/herald/election"
 	"github.com/heraldlb/herald/membership"
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "cni:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
 	// Static members here; membership.New gives the same methods over an encrypted gossip.
 	nodes := membership.NewStatic([]membership.Member{
 		{Name: "node-a", Eligible: true},
@@ -47,5 +39,4 @@ func run() error {
 	<-nodes.Changed()
 	after := decide()
 	fmt.Println("holder:", after.Winner, "out:", after.Excluded)
-	return nil
 }

@@ -84,7 +84,7 @@ func (k *Kube) Lead(ctx context.Context, cfg LeaseConfig, lead func(ctx context.
 	}
 	leading, end := context.WithCancel(ctx)
 	defer end()
-	defer context.AfterFunc(holding, end)()
+	defer context.AfterFunc(holding, end)() //nolint:contextcheck // holding is the Lease's, not the caller's
 	err = lead(leading)
 	lost := holding.Err() != nil
 	stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -147,10 +148,7 @@ func (l *memoryLW[T]) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (m *memory[T]) edit(f func(map[string]T)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := map[string]T{}
-	for k, v := range m.objs {
-		before[k] = v
-	}
+	before := maps.Clone(m.objs)
 	f(m.objs)
 	for k, v := range before {
 		if _, ok := m.objs[k]; !ok {
@@ -163,11 +161,7 @@ func (m *memory[T]) edit(f func(map[string]T)) {
 func (m *memory[T]) all() map[string]T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[string]T{}
-	for k, v := range m.objs {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(m.objs)
 }
 
 func (m *memory[T]) count() int {

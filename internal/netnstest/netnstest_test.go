@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 
@@ -16,7 +17,12 @@ import (
 	"github.com/heraldlb/herald/internal/netnstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("HERALD_NETNS_ISOLATE") != "" {
+		netnstest.Isolate()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestNamespacesTalkOverVeth(t *testing.T) {
 	a, b := netnstest.New(t), netnstest.New(t)
@@ -87,4 +93,36 @@ func TestDoReturnsError(t *testing.T) {
 	want := errors.New("no")
 	require.ErrorIs(t, ns.Do(func() error { return want }), want)
 	require.Error(t, ns.Do(func() error { runtime.Goexit(); return nil }))
+}
+
+func TestHereIsTheProcess(t *testing.T) {
+	if os.Getenv("HERALD_NETNS_ISOLATED") == "" {
+		// The test binary of this package does not isolate itself: start it as one that did.
+		outer, err := os.Readlink("/proc/self/ns/net")
+		require.NoError(t, err)
+		netnstest.New(t) // skips where it is not allowed
+		cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "HERALD_NETNS_ISOLATE=1", "HERALD_NETNS_OUTER="+outer)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "PASS")
+		return
+	}
+	inner, err := os.Readlink("/proc/self/ns/net")
+	require.NoError(t, err)
+	require.NotEqual(t, os.Getenv("HERALD_NETNS_OUTER"), inner)
+
+	here, other := netnstest.Here(t), netnstest.New(t)
+	netnstest.Veth(t, here, "eth0", other, "eth0")
+	here.AddAddr(t, "eth0", "192.0.2.1/24")
+	other.AddAddr(t, "eth0", "192.0.2.2/24")
+	var l net.Listener
+	require.NoError(t, other.Do(func() (err error) {
+		l, err = net.Listen("tcp", "192.0.2.2:0")
+		return err
+	}))
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String()) // on whatever thread
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
 }

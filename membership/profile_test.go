@@ -136,3 +136,14 @@ func TestProfileValidate(t *testing.T) {
 		assert.ErrorContains(t, err, key+" is ")
 	}
 }
+
+func TestFastIsValidAndFaster(t *testing.T) {
+	fast, lan := membership.Fast(), membership.LAN()
+	require.NoError(t, fast.Validate())
+	assert.Less(t, fast.ProbeTimeout, fast.ProbeInterval)
+	noticed := func(p membership.Profile) time.Duration {
+		return 2*p.ProbeInterval + time.Duration(p.SuspicionMult)*p.ProbeInterval
+	}
+	assert.LessOrEqual(t, noticed(fast), time.Second)
+	assert.Greater(t, noticed(lan), 5*time.Second)
+}

@@ -164,6 +164,7 @@ func (c *cluster) startSpeaker(n *node) error {
 		"--manifests", c.manifests,
 		"--node-name", n.Name,
 		"--ml-bindaddr", n.V4.String(),
+		"--ml-profile", c.opts.profile,
 		"--ml-secret-key-path", c.secret))
 	return err
 }

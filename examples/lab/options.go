@@ -19,6 +19,7 @@ type options struct {
 	controller, speaker string
 	failovers           int
 	mode                faultMode
+	profile             string
 	json                bool
 	keep                bool
 	verbose             bool
@@ -42,6 +43,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&o.controller, "controller", "", "`PATH` of the controller (default: beside the lab itself)")
 	fs.StringVar(&o.speaker, "speaker", "", "`PATH` of the speaker (default: beside the lab itself)")
 	fs.IntVar(&o.failovers, "failovers", 0, "measure `N` failovers instead of telling the story")
+	fs.StringVar(&o.profile, "profile", "lan", "`TIMINGS` of the speakers' gossip: lan, wan or fast")
 	fs.Var(&o.mode, "mode", "with --failovers: `HOW` the node fails: kill (power loss), leave (speaker stopped in order) or link (cable pulled)")
 	fs.BoolVar(&o.json, "json", false, "with --failovers: print the figures as one line of JSON on standard output, the rest on standard error")
 	fs.BoolVar(&o.keep, "keep", false, "stay up at the end, until Ctrl-C, and print how to enter the namespaces")

@@ -171,12 +171,15 @@ func TestGossip(t *testing.T) {
 		err     string
 	}{
 		"off without an address":              {GossipFlags{}, false, false, ""},
-		"off in a cluster without a selector": {GossipFlags{BindAddr: "127.0.0.1", Port: 7946}, true, false, ""},
-		"on beside a directory":               {GossipFlags{BindAddr: "127.0.0.1", Port: 7946}, false, true, ""},
-		"on in a cluster":                     {GossipFlags{BindAddr: "127.0.0.1", Port: 7946, Labels: "app=x"}, true, true, ""},
-		"encrypted":                           {GossipFlags{BindAddr: "127.0.0.1", Port: 7946, SecretKeyPath: secret}, false, true, ""},
-		"no secret file (metallb#1544)":       {GossipFlags{BindAddr: "127.0.0.1", Port: 7946, SecretKeyPath: "/nowhere"}, false, false, "/nowhere/secretkey"},
-		"no address":                          {GossipFlags{BindAddr: "here", Port: 7946}, false, false, `"here"`},
+		"off in a cluster without a selector": {GossipFlags{Profile: "lan", BindAddr: "127.0.0.1", Port: 7946}, true, false, ""},
+		"on beside a directory":               {GossipFlags{Profile: "lan", BindAddr: "127.0.0.1", Port: 7946}, false, true, ""},
+		"on in a cluster":                     {GossipFlags{Profile: "lan", BindAddr: "127.0.0.1", Port: 7946, Labels: "app=x"}, true, true, ""},
+		"encrypted":                           {GossipFlags{Profile: "lan", BindAddr: "127.0.0.1", Port: 7946, SecretKeyPath: secret}, false, true, ""},
+		"no secret file (metallb#1544)":       {GossipFlags{Profile: "lan", BindAddr: "127.0.0.1", Port: 7946, SecretKeyPath: "/nowhere"}, false, false, "/nowhere/secretkey"},
+		"fast":                                {GossipFlags{Profile: "fast", BindAddr: "127.0.0.1", Port: 7946}, false, true, ""},
+		"no such profile":                     {GossipFlags{Profile: "hasty", BindAddr: "127.0.0.1", Port: 7946}, false, false, `"hasty"`},
+		"two profiles":                        {GossipFlags{Profile: "fast", WAN: true, BindAddr: "127.0.0.1", Port: 7946}, false, false, "exclude each other"},
+		"no address":                          {GossipFlags{Profile: "lan", BindAddr: "here", Port: 7946}, false, false, `"here"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

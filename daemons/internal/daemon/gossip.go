@@ -23,6 +23,7 @@ const memberlistFile = "/etc/metallb/memberlist/config.json"
 // GossipFlags are the flags that concern the membership. Names and defaults are MetalLB's.
 type GossipFlags struct {
 	BindAddr, Labels, SecretKeyPath string
+	Profile                         string
 	Port                            uint16
 	WAN                             bool
 }
@@ -34,7 +35,8 @@ func (f *GossipFlags) Register(fs *flag.FlagSet) {
 	fs.Func("ml-bindport", "`PORT` to gossip on, TCP and UDP (env METALLB_ML_BIND_PORT; default 7946)", f.setPort)
 	fs.StringVar(&f.Labels, "ml-labels", os.Getenv("METALLB_ML_LABELS"), "`SELECTOR` of the speaker pods, to find the other speakers (env METALLB_ML_LABELS)")
 	fs.StringVar(&f.SecretKeyPath, "ml-secret-key-path", os.Getenv("METALLB_ML_SECRET_KEY_PATH"), "`DIR` with the file secretkey, to encrypt the gossip (env METALLB_ML_SECRET_KEY_PATH)")
-	fs.BoolVar(&f.WAN, "ml-wan-config", false, "gossip with memberlist's WAN timings")
+	fs.BoolVar(&f.WAN, "ml-wan-config", false, "gossip with memberlist's WAN timings; as --ml-profile wan")
+	fs.StringVar(&f.Profile, "ml-profile", "lan", "`TIMINGS` of the gossip, the same on all nodes: lan, wan, or fast (a dead node is replaced in about a second)")
 }
 
 func (f *GossipFlags) setPort(text string) error {
@@ -99,9 +101,18 @@ func (f *GossipFlags) key(log *slog.Logger) ([]byte, error) {
 }
 
 func (f *GossipFlags) profile() (membership.Profile, error) {
-	base := membership.LAN()
-	if f.WAN {
+	var base membership.Profile
+	switch {
+	case f.WAN && f.Profile != "lan" && f.Profile != "wan":
+		return base, fmt.Errorf("--ml-wan-config and --ml-profile %s exclude each other", f.Profile)
+	case f.WAN || f.Profile == "wan":
 		base = membership.WAN()
+	case f.Profile == "lan":
+		base = membership.LAN()
+	case f.Profile == "fast":
+		base = membership.Fast()
+	default:
+		return base, fmt.Errorf("--ml-profile %q: want lan, wan or fast", f.Profile)
 	}
 	text, err := os.ReadFile(memberlistFile)
 	if errors.Is(err, fs.ErrNotExist) {

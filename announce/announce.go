@@ -136,6 +136,7 @@ type Announcer struct {
 	// address is announced once on each port. The packet path never takes it.
 	mu    sync.Mutex
 	ports []*port
+	lanes []*lane // by slot; nil: free
 }
 
 // New validates the configuration. It opens nothing; Run does.

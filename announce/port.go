@@ -19,6 +19,7 @@ const (
 type port struct {
 	a           *Announcer
 	link        Link
+	lane        *lane
 	arp, ndp    *responder // nil while the socket could not be opened
 	groups      int
 	missing     int
@@ -32,7 +33,7 @@ type port struct {
 }
 
 func newPort(a *Announcer, l Link) *port {
-	return &port{a: a, link: l, memberships: newMemberships(), warned: make(map[string]bool)}
+	return &port{a: a, link: l, lane: a.lane(l.Name), memberships: newMemberships(), warned: make(map[string]bool)}
 }
 
 // open opens what is not open. Failures are independent of each other: they are
@@ -64,7 +65,7 @@ func (p *port) listen(nw Network, protocol Protocol, slot **responder) {
 		p.warn(protocol.String()+" socket", err)
 		return
 	}
-	r := startResponder(p.a, p.link, protocol, conn)
+	r := startResponder(p.a, p.link, p.lane, protocol, conn)
 	p.a.mu.Lock()
 	defer p.a.mu.Unlock()
 	*slot = r
@@ -168,7 +169,7 @@ func (p *port) warn(what string, err error) {
 func (p *port) stats() LinkStats {
 	return LinkStats{
 		Name: p.link.Name, ARP: p.arp != nil, NDP: p.ndp != nil,
-		Groups: p.groups, GroupsMissing: p.missing,
+		Groups: p.groups, GroupsMissing: p.missing, Drops: dropStats(&p.lane.drops),
 	}
 }
 

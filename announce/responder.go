@@ -24,6 +24,7 @@ type responder struct {
 	a        *Announcer
 	protocol Protocol
 	link     string
+	lane     *lane
 	own      mac
 	conn     Conn
 	queue    *queue
@@ -33,9 +34,9 @@ type responder struct {
 	wg           sync.WaitGroup
 }
 
-func startResponder(a *Announcer, l Link, p Protocol, conn Conn) *responder {
+func startResponder(a *Announcer, l Link, ln *lane, p Protocol, conn Conn) *responder {
 	r := &responder{
-		a: a, protocol: p, link: l.Name, own: l.mac(), conn: conn,
+		a: a, protocol: p, link: l.Name, lane: ln, own: l.mac(), conn: conn,
 		closed: make(chan struct{}),
 	}
 	r.queue = newQueue(a.cfg.Interval, r.held)
@@ -71,7 +72,7 @@ func (r *responder) read() {
 		size = ndpFrameSize
 	}
 	frames := makeFrames(batchSize, size)
-	out := answers{frames: make([][]byte, 0, batchSize), entries: make([]*entry, 0, batchSize), buf: makeFrames(batchSize, arpFrameSize)}
+	out := answers{frames: make([][]byte, 0, batchSize), cells: make([]*cell, 0, batchSize), buf: makeFrames(batchSize, arpFrameSize)}
 	failures := 0
 	for {
 		n, err := r.conn.ReadFrames(frames)
@@ -96,14 +97,14 @@ func (r *responder) read() {
 
 // answers is a batch of replies under construction.
 type answers struct {
-	frames  [][]byte
-	entries []*entry
-	buf     [][]byte
+	frames [][]byte
+	cells  []*cell
+	buf    [][]byte
 }
 
 func (r *responder) answer(frames [][]byte, out *answers) {
 	t := r.a.table.Load()
-	out.frames, out.entries = out.frames[:0], out.entries[:0]
+	out.frames, out.cells = out.frames[:0], out.cells[:0]
 	reply := answerARP
 	if r.protocol == NDP {
 		reply = answerNDP
@@ -112,18 +113,19 @@ func (r *responder) answer(frames [][]byte, out *answers) {
 		i := len(out.frames)
 		b, e, why := reply(out.buf[i][:0], frame, t, r.link, r.own)
 		if e == nil {
-			r.a.counters.drops[why].Add(1)
+			r.lane.drops[why].Add(1)
 			continue
 		}
-		e.requests.Add(1)
-		out.frames, out.entries = append(out.frames, b), append(out.entries, e)
+		c := e.cell(r.lane.slot)
+		c.requests.Add(1)
+		out.frames, out.cells = append(out.frames, b), append(out.cells, c)
 	}
 	if len(out.frames) == 0 {
 		return
 	}
 	n, err := r.conn.WriteFrames(out.frames)
-	for _, e := range out.entries[:n] {
-		e.replies.Add(1)
+	for _, c := range out.cells[:n] {
+		c.replies.Add(1)
 	}
 	if err != nil {
 		r.writeError(err)
@@ -194,7 +196,7 @@ func (r *responder) write(frames [][]byte, rounds []round) {
 	for try := 0; sent < len(frames); try++ {
 		n, err := r.conn.WriteFrames(frames[sent:])
 		for i := sent; i < sent+n; i++ {
-			rounds[i/perRound].tenure.gratuitous.Add(1)
+			rounds[i/perRound].tenure.cell(r.lane.slot).gratuitous.Add(1)
 		}
 		sent += n
 		if err == nil {

@@ -112,7 +112,7 @@ func awaitAnnounced(b *testing.B, a *Announcer) {
 	b.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for e := range a.table.Load().all {
-		for e.gratuitous.Load() < 2 {
+		for e.cell(0).gratuitous.Load() < 2 {
 			if time.Now().After(deadline) {
 				b.Fatal("not announced")
 			}

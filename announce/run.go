@@ -30,6 +30,7 @@ func (a *Announcer) Run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		err = errors.Join(err, closePorts(a.setPorts(nil)))
+		a.releaseLanes()
 		a.setLinks(nil)
 		err = errors.Join(err, nw.Close())
 	}()
@@ -140,6 +141,7 @@ func (a *Announcer) sync(nw Network) error {
 	if err := closePorts(gone); err != nil {
 		a.log.Warn("cannot clean up", "err", err)
 	}
+	a.releaseLanes()
 	for _, p := range ports {
 		if !p.opened {
 			a.log.Info("link is used", linkAttrs(p.link))

@@ -62,6 +62,16 @@ type AddrStats struct {
 	Requests   uint64   // questions for it
 	Replies    uint64   // answers sent
 	Gratuitous uint64   // gratuitous frames sent: two a round for IPv4, one for IPv6, on each link
+
+	// OnLinks are the same counters by link, sorted by its name, for the links in use.
+	// Those of a link that is gone are in the sums only.
+	OnLinks []AddrLinkStats
+}
+
+// AddrLinkStats are the counters of one held address on one link.
+type AddrLinkStats struct {
+	Link                          string
+	Requests, Replies, Gratuitous uint64
 }
 
 // LinkStats says how well an eligible link is served. A link in use with ARP or
@@ -71,6 +81,9 @@ type LinkStats struct {
 	ARP, NDP      bool // the socket is open
 	Groups        int  // solicited-node groups joined
 	GroupsMissing int  // groups that are wanted but not joined (yet)
+
+	// Drops are the frames that got no answer, since the link is in use.
+	Drops map[DropReason]uint64
 }
 
 // ErrorStats count failures by what failed.
@@ -82,25 +95,21 @@ type ErrorStats struct {
 	Links  uint64 // the links could not be listed
 }
 
-// counters are what Stats reads, but for the tenures.
+// counters are what Stats reads, but for the tenures and the lanes.
 type counters struct {
-	drops                           [numReasons]atomic.Uint64
+	drops                           [numReasons]atomic.Uint64 // of lanes that are no more
 	listen, read, write, join, list atomic.Uint64
 }
 
 // Stats returns the counters.
 func (a *Announcer) Stats() Stats {
-	a.mu.Lock()
-	t, links := a.table.Load(), make([]LinkStats, 0, len(a.ports))
-	for _, p := range a.ports {
-		links = append(links, p.stats())
-	}
-	a.mu.Unlock()
-
+	a.mu.Lock() // a lane must not be released in between: what it counted would be missing, or count twice
+	defer a.mu.Unlock()
+	t := a.table.Load()
 	s := Stats{
 		Addresses: make([]AddrStats, 0, t.len()),
-		Links:     links,
-		Drops:     make(map[DropReason]uint64),
+		Links:     make([]LinkStats, 0, len(a.ports)),
+		Drops:     dropStats(&a.counters.drops),
 		Errors: ErrorStats{
 			Listen: a.counters.listen.Load(),
 			Read:   a.counters.read.Load(),
@@ -109,22 +118,58 @@ func (a *Announcer) Stats() Stats {
 			Links:  a.counters.list.Load(),
 		},
 	}
+	for _, p := range a.ports {
+		s.Links = append(s.Links, p.stats())
+	}
 	for e := range t.all {
-		s.Addresses = append(s.Addresses, AddrStats{
-			Addr:       e.addr,
-			Owners:     slices.Clone(e.owners),
-			Links:      slices.Clone(e.links),
-			Requests:   e.requests.Load(),
-			Replies:    e.replies.Load(),
-			Gratuitous: e.gratuitous.Load(),
-		})
+		s.Addresses = append(s.Addresses, a.addrStats(e))
+	}
+	for _, l := range a.lanes {
+		if l != nil {
+			for why, n := range dropStats(&l.drops) {
+				s.Drops[why] += n
+			}
+		}
 	}
 	slices.SortFunc(s.Addresses, func(a, b AddrStats) int { return a.Addr.Compare(b.Addr) })
 	slices.SortFunc(s.Links, func(a, b LinkStats) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+// addrStats sums up the cells of an entry. The caller holds Announcer.mu.
+func (a *Announcer) addrStats(e *entry) AddrStats {
+	s := AddrStats{
+		Addr:       e.addr,
+		Owners:     slices.Clone(e.owners),
+		Links:      slices.Clone(e.links),
+		Requests:   e.gone.requests.Load(),
+		Replies:    e.gone.replies.Load(),
+		Gratuitous: e.gone.gratuitous.Load(),
+	}
+	for slot, l := range a.lanes {
+		c := e.find(slot)
+		if l == nil || c == nil {
+			continue
+		}
+		on := AddrLinkStats{
+			Link: l.name, Requests: c.requests.Load(), Replies: c.replies.Load(), Gratuitous: c.gratuitous.Load(),
+		}
+		s.OnLinks = append(s.OnLinks, on)
+		s.Requests += on.Requests
+		s.Replies += on.Replies
+		s.Gratuitous += on.Gratuitous
+	}
+	slices.SortFunc(s.OnLinks, func(a, b AddrLinkStats) int { return strings.Compare(a.Link, b.Link) })
+	return s
+}
+
+// dropStats returns the reasons that have occurred.
+func dropStats(drops *[numReasons]atomic.Uint64) map[DropReason]uint64 {
+	out := make(map[DropReason]uint64)
 	for r := DropReason(1); r < numReasons; r++ {
-		if n := a.counters.drops[r].Load(); n > 0 {
-			s.Drops[r] = n
+		if n := drops[r].Load(); n > 0 {
+			out[r] = n
 		}
 	}
-	return s
+	return out
 }

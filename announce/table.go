@@ -6,14 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"sync/atomic"
 )
-
-// A tenure is one uninterrupted time of holding an address. It carries the
-// counters, which thus start at zero when the address comes back.
-type tenure struct {
-	requests, replies, gratuitous atomic.Uint64
-}
 
 // An entry is one held address in one table. It is immutable but for the counters.
 type entry struct {

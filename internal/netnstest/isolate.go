@@ -75,7 +75,8 @@ func Here(tb testing.TB) *NS {
 	if os.Getenv(isolatedEnv) == "" {
 		tb.Skip("making a network namespace is not allowed: run as root, or allow user namespaces")
 	}
-	fd, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	// Not /proc/self: the first thread may be one that New or Do has thrown away.
+	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	check(tb, err)
 	ns := &NS{fd: fd}
 	ns.handle, err = netlink.NewHandleAt(netns.NsHandle(fd))

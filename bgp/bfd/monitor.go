@@ -48,12 +48,12 @@ type Monitor struct {
 // An entry is a session and its link to the world.
 type entry struct {
 	*session
-	sender   Sender // nil until dialed
-	redial   time.Time
-	err      error
-	auth     authState
-	sent     uint64
-	received uint64
+	sender Sender // nil until dialed
+	redial time.Time
+	err    error
+	auth   authState
+
+	sent, received, discarded uint64
 }
 
 // Status is a snapshot of a session.
@@ -93,7 +93,9 @@ type Status struct {
 	RemoteDiscriminator uint32        // zero while the remote system is silent
 	Discriminator       uint32
 
-	Sent, Received uint64 // packets
+	// Packets. Those that belong to the session but have a TTL that is too small or
+	// are not authentic are Discarded and not Received.
+	Sent, Received, Discarded uint64
 
 	// Err is why packets cannot be sent or received at present; it is being
 	// retried.
@@ -240,7 +242,7 @@ func (e *entry) status() Status {
 		RemoteState: e.remoteState, RemoteDiag: e.remoteDiag, RemoteIndependent: e.remoteIndependent,
 		RemoteMultiplier: int(e.remoteMult), RemoteTransmit: e.remoteTx, RemoteReceive: e.remoteRx,
 		RemoteDiscriminator: e.remote, Discriminator: e.local,
-		Sent: e.sent, Received: e.received, Err: e.err,
+		Sent: e.sent, Received: e.received, Discarded: e.discarded, Err: e.err,
 	}
 }
 

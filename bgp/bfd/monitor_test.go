@@ -290,7 +290,10 @@ func TestStrangersAreDiscarded(t *testing.T) {
 			d.Data = bytes.Clone(last.Data)
 			deliver(d)
 			synctest.Wait()
-			require.Equal(t, before, a.Sessions()[0], name)
+			after := a.Sessions()[0]
+			require.Equal(t, name == "TTL 254" || name == "TTL unknown" || name == "authenticated", after.Discarded > before.Discarded, name)
+			before.Discarded = after.Discarded
+			require.Equal(t, before, after, name)
 			require.Zero(t, a.Sessions()[1].Received, name)
 		}
 		s := a.Stats()

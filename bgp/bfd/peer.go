@@ -57,7 +57,8 @@ type Peer struct {
 
 	// MinTTL is the least TTL or hop limit of received packets if Multihop is set,
 	// 1 to 254: packets start with 255 and each router takes one. Zero means 254,
-	// one router, as in FRR. Without Multihop it is ignored.
+	// one router, as in FRR. BIRD starts with the 64 of its host, so that a session
+	// with it needs 64 less the number of routers. Without Multihop it is ignored.
 	MinTTL int
 
 	// Transmit is the shortest time between packets that are sent (Desired Min TX

@@ -282,9 +282,11 @@ func (m *Monitor) handle(data []byte, meta Meta, multihop bool) {
 	switch {
 	case meta.TTL < e.peer.MinTTL:
 		m.stats.TTL++
+		e.discarded++
 		return
 	case !e.auth.accept(now, e.peer, e.detection(), data, section):
 		m.stats.Unauthenticated++
+		e.discarded++
 		return
 	}
 	e.received++

@@ -32,6 +32,8 @@ type Flags struct {
 	Manifests, State, Namespace, Kubeconfig, LBClass string
 	LogLevel, MetricsCertDir                         string
 	Once, Version                                    bool
+	QPS                                              float64
+	Burst                                            int
 	Port, HealthPort                                 int
 }
 
@@ -42,6 +44,8 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.Once, "once", false, "with --manifests: decide, print the decisions as YAML, write nothing, and exit")
 	fs.StringVar(&f.Namespace, "namespace", os.Getenv("METALLB_NAMESPACE"), "`NAME` of MetalLB's namespace (env METALLB_NAMESPACE; default: the pod's own, with --manifests "+DefaultNamespace+")")
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "`FILE` to find the API server with (default: as a pod does)")
+	fs.Float64Var(&f.QPS, "kube-api-qps", 50, "`NUMBER` of requests a second to the API server, over a longer time")
+	fs.IntVar(&f.Burst, "kube-api-burst", 100, "`NUMBER` of requests to the API server at once")
 	fs.StringVar(&f.LBClass, "lb-class", "", "serve Services of this loadBalancerClass `NAME` (default: those without one)")
 	fs.IntVar(&f.Port, "port", 9120, "`PORT` of the metrics; 0 disables them")
 	fs.StringVar(&f.MetricsCertDir, "metrics-cert-dir", "", "`DIR` with tls.crt and tls.key for the metrics (default: self-signed)")
@@ -72,6 +76,9 @@ func (f *Flags) Parse(fs *flag.FlagSet, args []string, stdout io.Writer) (code i
 	}
 	if f.Manifests != "" && f.Kubeconfig != "" {
 		errs = append(errs, errors.New("--manifests and --kubeconfig exclude each other"))
+	}
+	if f.QPS <= 0 || f.Burst <= 0 {
+		errs = append(errs, fmt.Errorf("--kube-api-qps %v --kube-api-burst %d: must be greater than 0", f.QPS, f.Burst))
 	}
 	for name, port := range map[string]int{"--port": f.Port, "--health-probe-port": f.HealthPort} {
 		if port < 0 || port > 65535 {

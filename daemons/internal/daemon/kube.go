@@ -24,7 +24,7 @@ func Kube(flags Flags, component, host string, log *slog.Logger) (*source.Kube, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w; outside a cluster give --kubeconfig FILE or --manifests DIR", err)
 	}
-	rest.UserAgent = component
+	rest.UserAgent, rest.QPS, rest.Burst = component, float32(flags.QPS), flags.Burst
 	src, err := source.NewKube(source.KubeConfig{RESTConfig: rest, Namespace: namespace, Component: component, Host: host, Logger: log})
 	if err != nil {
 		return nil, nil, err

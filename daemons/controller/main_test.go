@@ -50,6 +50,17 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.Rename(path+".tmp", path))
 }
 
+// A pool whose manifest does not decode gets one Event, about the manifest, and not another about the addresses that it
+// seems to lack.
+func TestUndecodablePoolIsReportedOnce(t *testing.T) {
+	dir := manifests(t, map[string]string{"a.yaml": strings.Replace(pool, "addresses:", "autoAssign: 5, addresses:", 1)})
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, 2, run(t.Context(), []string{"--manifests", dir, "--once"}, &stdout, &stderr), stderr.String())
+	assert.Equal(t, 1, strings.Count(stdout.String(), "kind: Event"), stdout.String())
+	assert.Contains(t, stdout.String(), "autoAssign")
+	assert.Equal(t, 1, strings.Count(stderr.String(), "object rejected"), stderr.String())
+}
+
 func TestOnceOnBadInput(t *testing.T) {
 	tests := map[string]struct {
 		files  map[string]string
@@ -99,6 +110,10 @@ func TestOnceOnBadInput(t *testing.T) {
 				"b.yaml": strings.Replace(pool, "office, ", "older, creationTimestamp: 2026-01-01T00:00:00Z, ", 1) + service("web"),
 				"c.yaml": strings.Replace(strings.Replace(pool, "office", "third", 1), "192.0.2.10-192.0.2.11", "198.51.100.0/31", 1) + service("mail") + service("chat"),
 			}, 2, []string{"ip: 192.0.2.10", "ip: 192.0.2.11", "ip: 198.51.100.0"}, []string{"younger", "older"},
+		},
+		"a manifest without a name": {
+			map[string]string{"a.yaml": pool, "b.yaml": "kind: Service\n"},
+			2, []string{"kind: Manifest", "name: b.yaml"}, []string{"b.yaml:1"},
 		},
 		"no such directory": {nil, 1, nil, []string{"nowhere"}},
 	}

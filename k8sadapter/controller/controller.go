@@ -75,6 +75,18 @@ type item struct {
 	name types.NamespacedName
 }
 
+// String names the item in the log.
+func (i item) String() string {
+	switch i.kind {
+	case configItem:
+		return "configuration"
+	case statusItem:
+		return "status of the pools"
+	case serviceItem:
+	}
+	return i.name.String()
+}
+
 type itemKind uint8
 
 const (
@@ -123,30 +135,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.watch(); err != nil {
 		return fmt.Errorf("controller: register for changes: %w", err)
 	}
-	done := make(chan struct{})
-	informers := []cache.SharedIndexInformer{c.services, c.pools, c.ads, c.namespaces, c.nodes}
-	ended := make(chan struct{}, len(informers))
-	for _, inf := range informers {
-		go func() {
-			inf.Run(done)
-			ended <- struct{}{}
-		}()
-	}
-	defer func() {
-		c.queue.ShutDown()
-		close(done)
-		for range informers {
-			<-ended
-		}
-	}()
 	stop := context.AfterFunc(ctx, c.queue.ShutDown)
 	defer stop()
-
-	synced := make([]cache.InformerSynced, len(informers))
-	for i, inf := range informers {
-		synced[i] = inf.HasSynced
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	watching, end := context.WithCancel(source.WithKlog(ctx, c.log))
+	wait, ok := source.RunInformers(watching, c.services, c.pools, c.ads, c.namespaces, c.nodes)
+	defer func() {
+		c.queue.ShutDown()
+		end()
+		wait()
+	}()
+	if !ok {
 		return nil // cancelled before the first list was complete: nothing was done
 	}
 	if err := c.start(); err != nil {
@@ -163,7 +161,7 @@ func (c *Controller) start() error {
 	if _, err := c.applyConfig(); err != nil {
 		return err
 	}
-	services := listed[*corev1.Service](c.services)
+	services := source.Listed[*corev1.Service](c.services)
 	sortForService(services)
 	for _, svc := range services {
 		c.dec.adopt(svc)
@@ -207,7 +205,7 @@ func (c *Controller) next(ctx context.Context) bool {
 		if apierrors.IsConflict(err) {
 			level = slog.LevelDebug // somebody else wrote between: the next try sees it
 		}
-		c.log.Log(ctx, level, "will try again", "item", it.name.String(), "error", err)
+		c.log.Log(ctx, level, "will try again", "item", it.String(), "error", err)
 		c.queue.AddRateLimited(it)
 	}
 	return true
@@ -231,9 +229,9 @@ func (c *Controller) reconfigure() error {
 // applyConfig hands the configuration to the decider, and says what is wrong with it.
 func (c *Controller) applyConfig() (touched []allocator.Owner, err error) {
 	touched, err = c.dec.setConfig(config.Objects{
-		Pools:            listed[*v1beta1.IPAddressPool](c.pools),
-		L2Advertisements: listed[*v1beta1.L2Advertisement](c.ads),
-		Namespaces:       listed[*corev1.Namespace](c.namespaces),
+		Pools:            source.Listed[*v1beta1.IPAddressPool](c.pools),
+		L2Advertisements: source.Listed[*v1beta1.L2Advertisement](c.ads),
+		Namespaces:       source.Listed[*corev1.Namespace](c.namespaces),
 	})
 	if err != nil {
 		c.stats.stale.Store(true)
@@ -245,7 +243,7 @@ func (c *Controller) applyConfig() (touched []allocator.Owner, err error) {
 		names[i] = p.Name
 	}
 	c.poolNames.Store(&names)
-	c.reportConfig(listed[*corev1.Node](c.nodes))
+	c.reportConfig(source.Listed[*corev1.Node](c.nodes))
 	c.callHooks()
 	return touched, nil
 }
@@ -256,7 +254,7 @@ func (c *Controller) callHooks() {
 	}
 	if c.cfg.OnNodes != nil {
 		names := make(map[string]struct{})
-		for _, n := range listed[*corev1.Node](c.nodes) {
+		for _, n := range source.Listed[*corev1.Node](c.nodes) {
 			names[n.Name] = struct{}{}
 		}
 		c.cfg.OnNodes(names)
@@ -351,16 +349,4 @@ func sortForService(services []*corev1.Service) {
 			cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// listed returns what an informer holds, as its own type.
-func listed[T any](inf cache.SharedIndexInformer) []T {
-	objs := inf.GetStore().List()
-	out := make([]T, 0, len(objs))
-	for _, o := range objs {
-		if t, ok := o.(T); ok {
-			out = append(out, t)
-		}
-	}
-	return out
 }

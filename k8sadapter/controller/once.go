@@ -50,9 +50,9 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 	}
 	for _, x := range set.Rejected {
 		log.Warn("object rejected", "error", x)
-		p.eventOn(corev1.ObjectReference{Kind: x.Kind, APIVersion: x.APIVersion, Namespace: x.Namespace, Name: x.Name},
-			corev1.EventTypeWarning, "ConfigurationError", x.Error())
+		p.event(x.Object(), corev1.EventTypeWarning, source.ReasonRejected, x.Error())
 	}
+	dec.cfg.Rejected = withoutPlaceholders(dec.cfg.Rejected, set.Rejected)
 	for _, r := range dec.cfg.Rejected {
 		log.Warn("object rejected", "error", r)
 	}
@@ -79,6 +79,17 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 		return ErrRejected
 	}
 	return nil
+}
+
+// withoutPlaceholders leaves out the pools that stand in for manifests that do not decode: that they have no addresses
+// is nothing that their author did, and what is wrong with the manifest has been said.
+func withoutPlaceholders(rejected []config.Rejection, manifests []*source.Problem) []config.Rejection {
+	return slices.DeleteFunc(slices.Clone(rejected), func(r config.Rejection) bool {
+		pool, ok := r.Object.(*v1beta1.IPAddressPool)
+		return ok && len(pool.Spec.Addresses) == 0 && slices.ContainsFunc(manifests, func(x *source.Problem) bool {
+			return errors.Is(x, source.ErrInvalid) && x.Kind == r.Kind && x.Namespace == r.Namespace && x.Name == r.Name
+		})
+	})
 }
 
 // document is one object of the stream, with what it is sorted by.
@@ -127,13 +138,10 @@ func (p *printer) pool(pool *v1beta1.IPAddressPool) {
 }
 
 func (p *printer) event(obj runtime.Object, kind, reason, message string) {
-	p.eventOn(reference(obj), kind, reason, message)
-}
-
-func (p *printer) eventOn(on corev1.ObjectReference, kind, reason, message string) {
+	on := reference(obj)
 	key := on.Kind + "/" + on.Namespace + "/" + on.Name
 	p.seen[key]++
-	name := fmt.Sprintf("%s.%s.%d", cmp.Or(on.Name, "unnamed"), strings.ToLower(on.Kind), p.seen[key])
+	name := fmt.Sprintf("%s.%s.%d", on.Name, strings.ToLower(on.Kind), p.seen[key])
 	p.docs = append(p.docs, document{"Event", on.Namespace, name, struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        objectMeta             `json:"metadata"`
@@ -148,7 +156,7 @@ func (p *printer) eventOn(on corev1.ObjectReference, kind, reason, message strin
 	}})
 }
 
-// reference names an object of one of the kinds that the controller speaks of.
+// reference names an object of one of the kinds that the controller speaks of, or a manifest.
 func reference(obj runtime.Object) corev1.ObjectReference {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -157,6 +165,8 @@ func reference(obj runtime.Object) corev1.ObjectReference {
 		return corev1.ObjectReference{Kind: "IPAddressPool", APIVersion: v1beta1.GroupVersion().String(), Namespace: o.Namespace, Name: o.Name}
 	case *v1beta1.L2Advertisement:
 		return corev1.ObjectReference{Kind: "L2Advertisement", APIVersion: v1beta1.GroupVersion().String(), Namespace: o.Namespace, Name: o.Name}
+	case *metav1.PartialObjectMetadata: // a manifest that was rejected
+		return corev1.ObjectReference{Kind: o.Kind, APIVersion: o.APIVersion, Namespace: o.Namespace, Name: o.Name}
 	}
 	return corev1.ObjectReference{}
 }

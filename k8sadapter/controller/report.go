@@ -19,6 +19,7 @@ import (
 	"github.com/heraldlb/herald/allocator"
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
 	"github.com/heraldlb/herald/k8sadapter/config"
+	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
 // Stats are the controller's counters, under MetalLB's meaning of them.
@@ -61,28 +62,34 @@ func (c *Controller) Usage() map[string]allocator.Usage {
 // true. It is used by one goroutine.
 type sayer struct {
 	emit func(obj runtime.Object, eventType, reason, message string)
-	said map[any]map[string]string // object key -> reason -> message
-	held map[any][]event           // decided, but the write that makes them true has yet to succeed
+	said map[any]map[event]struct{} // by object key
+	held map[any][]event            // decided, but the write that makes them true has yet to succeed
 }
 
 func newSayer(emit func(runtime.Object, string, string, string)) *sayer {
-	return &sayer{emit: emit, said: make(map[any]map[string]string), held: make(map[any][]event)}
+	return &sayer{emit: emit, said: make(map[any]map[event]struct{}), held: make(map[any][]event)}
 }
 
-// say sends those of now, and those held, that were not true before.
+// say sends those of now, and those held, that were not true before. Of several assignments the first is said.
 func (s *sayer) say(key any, obj runtime.Object, now []event) {
 	all := slices.Concat(s.held[key], now)
 	delete(s.held, key)
 	before := s.said[key]
-	after := make(map[string]string, len(all))
+	after := make(map[event]struct{}, len(all))
+	assigned := false
 	for _, e := range all {
-		if _, twice := after[e.reason]; twice && e.reason == "IPAllocated" {
-			continue
+		if e.reason == "IPAllocated" {
+			if assigned {
+				continue
+			}
+			assigned = true
 		}
-		if before[e.reason] != e.message && after[e.reason] != e.message {
+		_, known := before[e]
+		_, twice := after[e]
+		if !known && !twice {
 			s.emit(obj, e.kind, e.reason, e.message)
 		}
-		after[e.reason] = e.message
+		after[e] = struct{}{}
 	}
 	if len(after) == 0 {
 		delete(s.said, key)
@@ -107,7 +114,7 @@ func (s *sayer) forget(key any) {
 
 // reportConfig says of every object of the configuration what is wrong with it, when it begins to be.
 func (c *Controller) reportConfig(nodes []*corev1.Node) {
-	for key, o := range configEvents(c.dec.cfg, nodes, listed[*v1beta1.IPAddressPool](c.pools), listed[*v1beta1.L2Advertisement](c.ads)) {
+	for key, o := range configEvents(c.dec.cfg, nodes, source.Listed[*v1beta1.IPAddressPool](c.pools), source.Listed[*v1beta1.L2Advertisement](c.ads)) {
 		if len(o.events) > 0 && len(c.says.said[key]) == 0 {
 			for _, e := range o.events {
 				c.log.Warn("configuration", "object", key, "reason", e.reason, "message", e.message)
@@ -161,7 +168,7 @@ func configEvents(cfg config.Config, nodes []*corev1.Node, pools []*v1beta1.IPAd
 // writePoolStatus writes the counters of the pools whose status differs.
 func (c *Controller) writePoolStatus(ctx context.Context) error {
 	var errs []error
-	for _, p := range listed[*v1beta1.IPAddressPool](c.pools) {
+	for _, p := range source.Listed[*v1beta1.IPAddressPool](c.pools) {
 		next := withUsage(p, c.dec.alloc)
 		if next.Status == p.Status {
 			continue

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("controller", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	flags.Register(fs)
-	fs.BoolVar(&flags.leaderElect, "leader-elect", true, "in a cluster: wait for the Lease "+leaseName+" before serving, so that several replicas can run")
+	fs.BoolVar(&flags.leaderElect, "leader-elect", true, "wait for the Lease "+leaseName+", or with --manifests for the lock of the state directory, before serving, so that several replicas can run")
 	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the identity for the Lease (env METALLB_POD_NAME; default: the host name)")
 	if code, done := flags.Parse(fs, args, stdout); done {
 		return code
@@ -173,8 +173,12 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	}
 	g.Go(func() error { return src.Run(ctx) })
 	g.Go(func() error {
-		if inCluster && flags.leaderElect {
+		dir, inFiles := src.(*source.Files)
+		switch {
+		case inCluster && flags.leaderElect:
 			return kube.Lead(ctx, source.LeaseConfig{Name: leaseName, Identity: identity(flags.podName)}, lead)
+		case inFiles && flags.leaderElect:
+			return dir.Lead(ctx, lead)
 		}
 		return lead(ctx)
 	})

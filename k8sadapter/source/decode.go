@@ -65,6 +65,7 @@ type header struct {
 	isObject        bool
 	items           []json.RawMessage
 	hasItems        bool
+	badItems        bool // it is a List, and its items are something else
 }
 
 func readHeader(data []byte) header {
@@ -86,8 +87,11 @@ func readHeader(data []byte) header {
 	if json.Unmarshal(fields["metadata"], &metadata) == nil {
 		h.namespace, h.name = text(metadata["namespace"]), text(metadata["name"])
 	}
-	if raw, ok := fields["items"]; ok {
-		h.hasItems = json.Unmarshal(raw, &h.items) == nil
+	raw, ok := fields["items"]
+	h.hasItems = ok && json.Unmarshal(raw, &h.items) == nil
+	if h.gvk == (schema.GroupVersionKind{Version: "v1", Kind: "List"}) {
+		h.badItems = ok && !h.hasItems
+		h.hasItems = !h.badItems // without items it is empty
 	}
 	return h
 }
@@ -140,6 +144,10 @@ func (d *decoder) document(c chunk, h header) document {
 		return doc
 	}
 	info, ok := infoFor(h.gvk)
+	if !ok && h.badItems {
+		doc.rejected = problem(fmt.Errorf("%w: does not decode as %s: items is not a list", ErrInvalid, h.gvk.Kind))
+		return doc
+	}
 	if !ok {
 		doc.ignored = problem(fmt.Errorf("%w %s of %s", ErrUnknownKind, h.gvk.Kind, h.gvk.GroupVersion()))
 		return doc

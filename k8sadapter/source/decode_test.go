@@ -68,6 +68,14 @@ func TestSyntaxErrorsNameTheLineOfTheFile(t *testing.T) {
 			[]string{"a.yaml:3: mapping values are not allowed in this context"},
 		},
 		{
+			"line ends of a carriage return alone", "a.yaml", "a: 1\r---\rb: c: d\r",
+			[]string{"a.yaml:3: mapping values are not allowed in this context"},
+		},
+		{
+			"UTF-16", "a.yaml", "\xff\xfea\x00:\x00 \x001\x00\n\x00",
+			[]string{"a.yaml:1: the file is UTF-16; save it as UTF-8"},
+		},
+		{
 			"JSON", "a.json", lines("{", `  "kind": "Service",`, `  "metadata": }`),
 			[]string{"a.json:3: invalid character '}' looking for beginning of value"},
 		},
@@ -132,6 +140,15 @@ func TestDocuments(t *testing.T) {
 		{
 			"a byte order mark", "\xef\xbb\xbf" + lines("apiVersion: v1", "kind: Node", "metadata: {name: n1}"),
 			[]string{"f.yaml:1 nodes /n1"},
+		},
+		{
+			"two documents with carriage returns alone", "apiVersion: v1\rkind: Node\rmetadata: {name: n1}\r---\rapiVersion: v1\rkind: Node\rmetadata: {name: n2}\r",
+			[]string{"f.yaml:1 nodes /n1", "f.yaml:5 nodes /n2"},
+		},
+		{
+			"Lists of nothing and of something else",
+			lines("apiVersion: v1", "kind: List", "---", "apiVersion: v1", "kind: List", "items:", "---", "apiVersion: v1", "kind: List", "items: web"),
+			[]string{"rejected f.yaml:8: List: invalid object: does not decode as List: items is not a list"},
 		},
 		{
 			"a List, nested, with its faults",

@@ -56,7 +56,10 @@ func lineAt(data []byte, offset int64) int {
 func splitYAML(file string, data []byte) ([]chunk, []*SyntaxError) {
 	var chunks []chunk
 	var faults []*SyntaxError
-	for _, doc := range splitDocuments(data) {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return nil, []*SyntaxError{{File: file, Line: 1, Err: errors.New("the file is UTF-16; save it as UTF-8")}}
+	}
+	for _, doc := range splitDocuments(newlines(data)) {
 		content := doc.contentLine()
 		if content == 0 {
 			continue
@@ -71,6 +74,15 @@ func splitYAML(file string, data []byte) ([]chunk, []*SyntaxError) {
 		chunks = append(chunks, chunk{line: content, json: converted, warning: warning})
 	}
 	return chunks, faults
+}
+
+// newlines ends every line with a line feed. YAML has the carriage return alone as a line break, too: document markers
+// behind one must not be overlooked, for the parser reads no further than the first document.
+func newlines(data []byte) []byte {
+	if !bytes.Contains(data, []byte("\r")) {
+		return data
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 }
 
 // toJSON converts one document as kubectl does: YAML 1.1 scalars, and the last

@@ -57,7 +57,7 @@ func parseCIDR(entry string, fail func(string, ...any) (Range, bool, error)) (Ra
 	}
 	prefix, err := netip.ParsePrefix(entry)
 	if err != nil {
-		return fail("%v", err)
+		return fail("%s", cause(err))
 	}
 	if prefix.Addr().Is4In6() {
 		return fail("IPv4-mapped IPv6 address; write it as IPv4")
@@ -69,9 +69,23 @@ func parseCIDR(entry string, fail func(string, ...any) (Range, bool, error)) (Ra
 func parseAddr(text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return addr, err
+		return addr, errors.New(cause(err))
 	}
 	return addr, checkAddr(addr)
+}
+
+// cause is what netip says of a text that it cannot parse, without the text,
+// which can be of any length and is named by the ParseError already.
+func cause(err error) string {
+	const most = 80
+	reason := err.Error()
+	if at := strings.LastIndex(reason, "): "); at >= 0 {
+		reason = reason[at+len("): "):]
+	}
+	if runes := []rune(reason); len(runes) > most {
+		reason = string(runes[:most]) + "…"
+	}
+	return reason
 }
 
 // checkAddr rejects what no pool can hold.

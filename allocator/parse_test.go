@@ -79,6 +79,22 @@ func TestParseRangeRejects(t *testing.T) {
 	}
 }
 
+// The text is named once, by the ParseError, and a reason is short whatever the text.
+func TestParseReasonsAreShort(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("x", 5000), strings.Repeat("x", 5000) + "/24", "192.0.2.1-" + strings.Repeat("é", 5000),
+		"192.0.2.1" + strings.Repeat("): ", 2000), "192.0.2.0/24/" + strings.Repeat("8", 5000),
+	} {
+		_, _, err := ParseRange(text)
+		var parse *ParseError
+		require.ErrorAs(t, err, &parse)
+		assert.Less(t, len(parse.Reason), 400)
+		assert.NotContains(t, parse.Reason, "netip.Parse")
+	}
+	_, _, err := ParseRange("192.0.2.300/24")
+	assert.EqualError(t, err, `address range "192.0.2.300/24": IPv4 field has value >255`)
+}
+
 func TestRangeContains(t *testing.T) {
 	r := mustRanges(t, "192.0.2.5-192.0.2.37")[0]
 	for text, want := range map[string]bool{

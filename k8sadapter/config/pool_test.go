@@ -94,7 +94,7 @@ func TestPoolRejected(t *testing.T) {
 			"unknown operator",
 			[]string{"10.0.0.0/24"},
 			selectors(expression("a", "Near", "x")),
-			"spec.serviceAllocation.serviceSelectors[0]", "", "Near",
+			"spec.serviceAllocation.serviceSelectors[0]", `{"matchExpressions":[{"key":"a","operator":"Near","values":["x"]}]}`, "Near",
 		},
 		{
 			"In without values",

@@ -76,7 +76,7 @@ func parseSelector(field string, in *metav1.LabelSelector) (labelSelector, fault
 	selector, err := metav1.LabelSelectorAsSelector(in)
 	if err != nil {
 		bad = append(bad, &FieldError{
-			Field: field, Value: metav1.FormatLabelSelector(in),
+			Field: field, Value: text(in),
 			Reason: fmt.Sprintf("is not a label selector: %v; the operators are In and NotIn with values, Exists and DoesNotExist without", err),
 			Err:    err,
 		})

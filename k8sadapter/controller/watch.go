@@ -31,36 +31,17 @@ func (c *Controller) watch() error {
 		}
 	}
 	return errors.Join(
-		register(c.services, service, func(a, b *corev1.Service) bool { return a.ResourceVersion == b.ResourceVersion }),
-		register(c.pools, config, func(a, b *v1beta1.IPAddressPool) bool {
+		source.OnChange(c.services, service, func(a, b *corev1.Service) bool { return a.ResourceVersion == b.ResourceVersion }),
+		source.OnChange(c.pools, config, func(a, b *v1beta1.IPAddressPool) bool {
 			return a.UID == b.UID && reflect.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
 				a.CreationTimestamp.Equal(&b.CreationTimestamp)
 		}),
-		register(c.ads, config, func(a, b *v1beta1.L2Advertisement) bool {
+		source.OnChange(c.ads, config, func(a, b *v1beta1.L2Advertisement) bool {
 			return a.UID == b.UID && reflect.DeepEqual(a.Spec, b.Spec)
 		}),
-		register(c.namespaces, config, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
-		register(c.nodes, config, func(a, b *corev1.Node) bool {
+		source.OnChange(c.namespaces, config, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
+		source.OnChange(c.nodes, config, func(a, b *corev1.Node) bool {
 			return slices.Equal(a.Status.Addresses, b.Status.Addresses)
 		}),
 	)
-}
-
-// register calls notify for every addition, deletion, and update that same does not call equal.
-func register[T any](inf cache.SharedIndexInformer, notify func(any), same func(a, b T) bool) error {
-	if err := inf.SetTransform(source.Strip); err != nil {
-		return err
-	}
-	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    notify,
-		DeleteFunc: notify,
-		UpdateFunc: func(before, after any) {
-			a, okA := before.(T)
-			b, okB := after.(T)
-			if !okA || !okB || !same(a, b) {
-				notify(after)
-			}
-		},
-	})
-	return err
 }

@@ -34,15 +34,16 @@ type Monitor struct {
 	wake      chan struct{} // capacity 1, for the loop
 	started   atomic.Bool
 
-	mu      sync.Mutex
-	rand    *rand.Rand
-	entries []*entry // in the order of their keys
-	byAddr  map[netip.Addr][]*entry
-	byDiscr map[uint32]*entry
-	planned time.Time // when the loop will look by itself
-	patient time.Time // no session expires before that, see advance
-	stats   Stats
-	buf     []byte // for sending
+	mu        sync.Mutex
+	rand      *rand.Rand
+	entries   []*entry // in the order of their keys
+	byAddr    map[netip.Addr][]*entry
+	byDiscr   map[uint32]*entry
+	listeners map[port]*listener
+	planned   time.Time // when the loop will look by itself
+	stats     Stats
+	in        [bufferSize]byte
+	out       []byte
 }
 
 // An entry is a session and its link to the world.
@@ -134,6 +135,7 @@ func New(cfg Config) (*Monitor, error) {
 		wake:      make(chan struct{}, 1),
 		byAddr:    make(map[netip.Addr][]*entry),
 		byDiscr:   make(map[uint32]*entry),
+		listeners: make(map[port]*listener),
 	}, nil
 }
 

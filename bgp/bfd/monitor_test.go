@@ -417,12 +417,14 @@ type flakyReceiver struct {
 	fail chan error
 }
 
-func (r *flakyReceiver) Receive(buf []byte) (int, bfd.Meta, error) {
+func (r *flakyReceiver) Serve(ready func()) error {
+	done := make(chan error, 1)
+	go func() { done <- r.Receiver.Serve(ready) }()
 	select {
 	case err := <-r.fail:
-		return 0, bfd.Meta{}, err
-	default:
-		return r.Receiver.Receive(buf)
+		return errors.Join(err, r.Close(), <-done)
+	case err := <-done:
+		return err
 	}
 }
 

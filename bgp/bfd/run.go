@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"slices"
 	"time"
 )
 
@@ -16,9 +16,8 @@ const (
 	// of them do not wake the process thousands of times in a second.
 	pause = 500 * time.Microsecond
 
-	// stall is how late a timer may be before it is clear that the process did not
-	// run, and how long sessions then wait for what has arrived in the meantime.
-	stall = 10 * time.Millisecond
+	// batch is how many packets are taken before others may have the lock.
+	batch = 64
 
 	// bufferSize is that of the largest packet: a length of one byte.
 	bufferSize = 256
@@ -48,23 +47,20 @@ func (m *Monitor) Run(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("bfd: Run was called before; make a new Monitor")
 	}
-	listeners := make(map[port]*listener)
-	m.loop(ctx, listeners)
+	m.loop(ctx)
 
 	m.mu.Lock()
 	now := time.Now()
 	for _, e := range m.entries {
 		m.goodbye(now, e)
+		e.close()
 	}
+	listeners := m.listeners
+	m.listeners = nil
 	m.mu.Unlock()
 	var errs []error
 	for _, l := range listeners {
 		errs = append(errs, l.close())
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.entries {
-		e.close()
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("bfd: close sockets: %w", err)
@@ -79,7 +75,7 @@ func (l *listener) close() error {
 }
 
 // loop is the one timer of all sessions.
-func (m *Monitor) loop(ctx context.Context, listeners map[port]*listener) {
+func (m *Monitor) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -89,7 +85,7 @@ func (m *Monitor) loop(ctx context.Context, listeners map[port]*listener) {
 		case <-m.wake:
 		case <-timer.C:
 		}
-		again := m.sync(ctx, listeners)
+		again := m.sync(ctx)
 		m.mu.Lock()
 		m.planned = earlier(again, m.advance(time.Now()))
 		timer.Reset(max(time.Until(m.planned), pause))
@@ -97,27 +93,24 @@ func (m *Monitor) loop(ctx context.Context, listeners map[port]*listener) {
 	}
 }
 
-// advance does what is due and returns when it wants to be called again.
-//
-// After a time without CPU the packets that kept sessions alive may wait in the
-// sockets while the timers have long gone off. So when the loop is late sessions
-// wait for a moment before they expire; once a second at most, or an overloaded
-// host would never notice anything.
+// advance does what is due and returns when it wants to be called again. Before a
+// session expires the ports are read: when the process got no CPU, the packets
+// that keep sessions alive wait there.
 func (m *Monitor) advance(now time.Time) (next time.Time) {
-	if !m.planned.IsZero() && now.Sub(m.planned) > stall && now.Sub(m.patient) > time.Second {
-		m.patient = now.Add(stall)
+	overdue := func(e *entry) bool { return !e.expiry().After(now) }
+	if slices.ContainsFunc(m.entries, overdue) {
+		for p, l := range m.listeners {
+			for m.take(l.receiver, p) == batch {
+			}
+		}
 	}
 	next = never()
 	for _, e := range m.entries {
-		if !now.Before(m.patient) {
-			m.expire(e, now)
+		if overdue(e) {
+			m.update(e, func() { e.expire(now) })
 		}
 		m.flush(e, now)
-		t := e.next()
-		if t.Before(now) { // expired, and spared
-			t = m.patient
-		}
-		next = earlier(next, t)
+		next = earlier(next, e.next())
 	}
 	return next
 }
@@ -130,19 +123,12 @@ func (e *entry) next() time.Time {
 	return earlier(e.expiry(), e.nextSend())
 }
 
-// expire is apart from advance because nearly always there is nothing to update.
-func (m *Monitor) expire(e *entry, now time.Time) {
-	if e.remote != 0 && now.Sub(e.heard) >= e.detection() {
-		m.update(e, func() { e.session.expire(now) })
-	}
-}
-
 // sync opens the sockets that are missing and closes those that nobody needs. It
-// returns when it wants to be called again.
-func (m *Monitor) sync(ctx context.Context, listeners map[port]*listener) (again time.Time) {
+// returns when it wants to be called again. Only the loop changes m.listeners.
+func (m *Monitor) sync(ctx context.Context) (again time.Time) {
 	again = never()
 	needed, undialed := m.sockets()
-	for p, l := range listeners {
+	for p, l := range m.listeners {
 		select {
 		case <-l.done: // its socket has failed
 		default:
@@ -150,11 +136,11 @@ func (m *Monitor) sync(ctx context.Context, listeners map[port]*listener) (again
 				continue
 			}
 		}
+		m.setListener(p, nil)
 		l.close()
-		delete(listeners, p)
 	}
 	for p := range needed {
-		if listeners[p] != nil {
+		if m.listeners[p] != nil {
 			continue
 		}
 		l, err := m.listen(ctx, p)
@@ -163,14 +149,24 @@ func (m *Monitor) sync(ctx context.Context, listeners map[port]*listener) (again
 			again = time.Now().Add(retry)
 			continue
 		}
-		listeners[p] = l
+		m.setListener(p, l)
 	}
 	for _, e := range undialed {
-		if listeners[e.port()] != nil {
+		if m.listeners[e.port()] != nil {
 			again = earlier(again, m.dial(e))
 		}
 	}
 	return again
+}
+
+func (m *Monitor) setListener(p port, l *listener) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l == nil {
+		delete(m.listeners, p)
+	} else {
+		m.listeners[p] = l
+	}
 }
 
 func (e *entry) port() port { return port{e.peer.Addr.Is6(), e.peer.Multihop} }
@@ -219,7 +215,10 @@ func (m *Monitor) listen(ctx context.Context, p port) (*listener, error) {
 	l := &listener{receiver: r, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		m.read(r, p)
+		if err := r.Serve(func() { m.drain(r, p) }); err != nil {
+			m.log.Warn("cannot receive, will open the port again", "port", p.number(), "err", err)
+			notify(m.wake)
+		}
 	}()
 	return l, nil
 }
@@ -248,27 +247,32 @@ func (m *Monitor) dial(e *entry) (again time.Time) {
 	return never()
 }
 
-// read takes packets from a port until it is closed.
-func (m *Monitor) read(r Receiver, p port) {
-	buf := make([]byte, bufferSize)
-	for {
-		n, meta, err := r.Receive(buf)
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				m.log.Warn("cannot receive, will open the port again", "port", p.number(), "err", err)
-				notify(m.wake)
-			}
-			return
-		}
-		m.handle(buf[:n], meta, p.multihop)
+// drain takes all that waits at a port.
+func (m *Monitor) drain(r Receiver, p port) {
+	for more := true; more; {
+		m.mu.Lock()
+		more = m.take(r, p) == batch
+		m.mu.Unlock()
 	}
+}
+
+// take handles up to batch packets and returns how many there were. A packet is
+// read and handled under one hold of the lock, so that none is in between while
+// the loop judges a session.
+func (m *Monitor) take(r Receiver, p port) (n int) {
+	for ; n < batch; n++ {
+		size, meta, ok := r.Next(m.in[:])
+		if !ok {
+			break
+		}
+		m.handle(m.in[:size], meta, p.multihop)
+	}
+	return n
 }
 
 // handle gives a datagram to the session that it belongs to.
 func (m *Monitor) handle(data []byte, meta Meta, multihop bool) {
 	p, section, err := ParsePacket(data)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err != nil {
 		m.stats.Malformed++
 		return
@@ -340,9 +344,9 @@ func (m *Monitor) send(e *entry, p Packet) (ok bool) {
 	}
 	auth := e.peer.Auth
 	p.Authenticated = auth.Type != AuthNone
-	data, err := p.AppendBinary(m.buf[:0])
+	data, err := p.AppendBinary(m.out[:0])
 	if err == nil {
-		m.buf = data
+		m.out = data
 		if p.Authenticated {
 			e.auth.sent++
 			data = auth.sign(data, e.auth.sent)

@@ -23,11 +23,19 @@ type Transport interface {
 	Dial(peer Peer) (Sender, error)
 }
 
-// A Receiver is an open port.
+// A Receiver is an open port. Reading it is split in two, so that a monitor can
+// look for mail before it calls a peer silent: a reader that gets no CPU must not
+// look like a network that delivers nothing.
 type Receiver interface {
-	// Receive waits for a datagram and copies it into buf. After Close it returns
-	// an error that wraps net.ErrClosed.
-	Receive(buf []byte) (n int, meta Meta, err error)
+	// Serve calls ready whenever datagrams may be waiting, one call at a time, and
+	// blocks until Close, after which it returns nil.
+	Serve(ready func()) error
+
+	// Next copies a waiting datagram into buf. If there is none ok is false; it does
+	// not block. The monitor does not make two calls at a time.
+	Next(buf []byte) (n int, meta Meta, ok bool)
+
+	// Close makes Serve return; what waits is lost.
 	Close() error
 }
 

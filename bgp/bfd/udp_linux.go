@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -51,7 +52,12 @@ func (udp) Listen(ctx context.Context, port uint16, ipv6 bool) (Receiver, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen on port %d: %w", port, err)
 	}
-	return &udpReceiver{conn: c.(*net.UDPConn), oob: make([]byte, 128)}, nil
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("port %d: %w", port, err)
+	}
+	return &udpReceiver{conn: c, raw: raw, oob: make([]byte, 128)}, nil
 }
 
 func receiveOptions4(fd int) error {
@@ -78,18 +84,41 @@ func enlarge(fd int) {
 }
 
 type udpReceiver struct {
-	conn *net.UDPConn
+	conn io.Closer
+	raw  syscall.RawConn
 	oob  []byte
 }
 
 func (r *udpReceiver) Close() error { return r.conn.Close() }
 
-func (r *udpReceiver) Receive(buf []byte) (int, Meta, error) {
-	n, oobn, _, from, err := r.conn.ReadMsgUDPAddrPort(buf, r.oob)
-	if err != nil {
-		return 0, Meta{}, err
+func (r *udpReceiver) Serve(ready func()) error {
+	err := r.raw.Read(func(uintptr) bool {
+		ready()
+		return false // wait for more
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
 	}
-	meta := Meta{From: from.Addr().Unmap().WithZone("")}
+	return err
+}
+
+func (r *udpReceiver) Next(buf []byte) (n int, meta Meta, ok bool) {
+	err := r.raw.Control(func(fd uintptr) { n, meta, ok = r.next(int(fd), buf) })
+	return n, meta, ok && err == nil
+}
+
+func (r *udpReceiver) next(fd int, buf []byte) (int, Meta, bool) {
+	n, oobn, _, from, err := unix.Recvmsg(fd, buf, r.oob, unix.MSG_DONTWAIT)
+	if err != nil {
+		return 0, Meta{}, false // EAGAIN; of others a socket that is not connected has none that last
+	}
+	var meta Meta
+	switch from := from.(type) {
+	case *unix.SockaddrInet4:
+		meta.From = netip.AddrFrom4(from.Addr)
+	case *unix.SockaddrInet6:
+		meta.From = netip.AddrFrom16(from.Addr)
+	}
 	for rest := r.oob[:oobn]; len(rest) > 0; {
 		var h unix.Cmsghdr
 		var data []byte
@@ -98,7 +127,7 @@ func (r *udpReceiver) Receive(buf []byte) (int, Meta, error) {
 		}
 		meta.add(h, data)
 	}
-	return n, meta, nil
+	return n, meta, true
 }
 
 // add reads a control message.

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -72,7 +71,10 @@ type host struct {
 }
 
 func (h *host) Listen(_ context.Context, port uint16, ipv6 bool) (bfd.Receiver, error) {
-	r := &receiver{host: h, port: port, ipv6: ipv6, queue: make(chan arrival, 1024), closed: make(chan struct{})}
+	r := &receiver{
+		host: h, port: port, ipv6: ipv6,
+		queue: make(chan arrival, 1024), ready: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
 	n := h.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,16 +117,28 @@ type receiver struct {
 	port   uint16
 	ipv6   bool
 	queue  chan arrival
+	ready  chan struct{} // capacity 1: look into the queue
 	once   sync.Once
 	closed chan struct{}
 }
 
-func (r *receiver) Receive(buf []byte) (int, bfd.Meta, error) {
+func (r *receiver) Serve(ready func()) error {
+	for {
+		select {
+		case <-r.closed:
+			return nil
+		case <-r.ready:
+			ready()
+		}
+	}
+}
+
+func (r *receiver) Next(buf []byte) (int, bfd.Meta, bool) {
 	select {
-	case <-r.closed:
-		return 0, bfd.Meta{}, fmt.Errorf("bfdtest: receive: %w", net.ErrClosed)
 	case a := <-r.queue:
-		return copy(buf, a.data), a.meta, nil
+		return copy(buf, a.data), a.meta, true
+	default:
+		return 0, bfd.Meta{}, false
 	}
 }
 
@@ -180,6 +194,10 @@ func (n *Network) Deliver(d Datagram, ttl int) {
 		}
 		select {
 		case r.queue <- arrival{d.Data, bfd.Meta{From: d.From, To: d.To, Interface: 1, TTL: ttl}}:
+		default:
+		}
+		select {
+		case r.ready <- struct{}{}:
 		default:
 		}
 	}

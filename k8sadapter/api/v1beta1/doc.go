@@ -1,4 +1,6 @@
-// Package v1beta1 holds the metallb.io/v1beta1 kinds that Herald reads: [IPAddressPool] and [L2Advertisement].
+// Package v1beta1 holds the metallb.io/v1beta1 kinds that Herald reads, [IPAddressPool], [L2Advertisement],
+// [BGPAdvertisement], [BFDProfile], [Community] and [BGPPeer] (whose current version is in package v1beta2), and those
+// that it writes, [ServiceL2Status], [ServiceBGPStatus] and [ConfigurationState].
 //
 // The JSON names, the defaults, the required fields, the status subresource and the printed columns are those of
 // MetalLB, so that manifests, tools and stored objects of a MetalLB cluster work unchanged. Herald adds no field.

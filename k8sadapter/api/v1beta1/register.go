@@ -14,10 +14,17 @@ const (
 
 // Names of the kinds and of their resources, as they appear in manifests and in URLs.
 const (
-	KindIPAddressPool        = "IPAddressPool"
-	KindL2Advertisement      = "L2Advertisement"
-	ResourceIPAddressPools   = "ipaddresspools"
-	ResourceL2Advertisements = "l2advertisements"
+	KindIPAddressPool         = "IPAddressPool"
+	KindL2Advertisement       = "L2Advertisement"
+	KindBGPAdvertisement      = "BGPAdvertisement"
+	KindBGPPeer               = "BGPPeer"
+	KindBFDProfile            = "BFDProfile"
+	KindCommunity             = "Community"
+	ResourceIPAddressPools    = "ipaddresspools"
+	ResourceL2Advertisements  = "l2advertisements"
+	ResourceBGPAdvertisements = "bgpadvertisements"
+	ResourceBFDProfiles       = "bfdprofiles"
+	ResourceCommunities       = "communities"
 )
 
 // GroupVersion returns metallb.io/v1beta1.
@@ -43,6 +50,11 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&L2Advertisement{}, &L2AdvertisementList{},
 		&ConfigurationState{}, &ConfigurationStateList{},
 		&ServiceL2Status{}, &ServiceL2StatusList{},
+		&BGPPeer{}, &BGPPeerList{},
+		&BGPAdvertisement{}, &BGPAdvertisementList{},
+		&BFDProfile{}, &BFDProfileList{},
+		&Community{}, &CommunityList{},
+		&ServiceBGPStatus{}, &ServiceBGPStatusList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil

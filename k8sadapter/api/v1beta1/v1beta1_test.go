@@ -76,6 +76,40 @@ spec:
         zone: east
 `
 
+const fullBGP = `
+apiVersion: metallb.io/v1beta1
+kind: BGPAdvertisement
+metadata:
+  name: edge
+spec:
+  aggregationLength: 26
+  aggregationLengthV6: 64
+  localPref: 150
+  communities: ["64512:7", "large:64512:1:2", no-export-east]
+  ipAddressPools: [edge]
+  ipAddressPoolSelectors: [{matchLabels: {zone: east}}]
+  nodeSelectors: [{matchLabels: {rack: r1}}]
+  peers: [tor-a, tor-b]
+  serviceSelectors: [{matchExpressions: [{key: app, operator: Exists}]}]
+`
+
+const fullBFD = `
+apiVersion: metallb.io/v1beta1
+kind: BFDProfile
+metadata:
+  name: quick
+spec: {receiveInterval: 50, transmitInterval: 51, detectMultiplier: 4, echoInterval: 60, echoMode: false, passiveMode: true, minimumTtl: 250}
+`
+
+const aliases = `
+apiVersion: metallb.io/v1beta1
+kind: Community
+metadata:
+  name: ours
+spec:
+  communities: [{name: no-export-east, value: "64512:9"}, {name: big, value: "large:64512:1:2"}]
+`
+
 func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -92,6 +126,9 @@ func TestRoundTrip(t *testing.T) {
 	}{
 		"full pool": {manifest: fullPool},
 		"full L2":   {manifest: fullL2},
+		"full BGP":  {manifest: fullBGP},
+		"full BFD":  {manifest: fullBFD},
+		"aliases":   {manifest: aliases},
 		"smallest pool": {
 			manifest: `--- {apiVersion: metallb.io/v1beta1, kind: IPAddressPool, metadata: {name: p}, spec: {addresses: [10.0.0.0/24]}}`,
 			want: `{apiVersion: metallb.io/v1beta1, kind: IPAddressPool, metadata: {name: p}, spec: {addresses: [10.0.0.0/24]},
@@ -116,7 +153,7 @@ func TestRoundTrip(t *testing.T) {
 			}
 			wantJSON, err := yaml.YAMLToJSON([]byte(want))
 			require.NoError(t, err)
-			if _, isAd := obj.(*v1beta1.L2Advertisement); isAd && tt.want == "" {
+			if _, isPool := obj.(*v1beta1.IPAddressPool); !isPool && tt.want == "" {
 				wantJSON = append(wantJSON[:len(wantJSON)-1], `,"status":{}}`...)
 			}
 			assert.JSONEq(t, string(wantJSON), string(out))
@@ -133,7 +170,10 @@ func TestUnknownFieldIsRefused(t *testing.T) {
 
 func TestScheme(t *testing.T) {
 	s := scheme(t)
-	for _, kind := range []string{v1beta1.KindIPAddressPool, v1beta1.KindL2Advertisement} {
+	for _, kind := range []string{
+		v1beta1.KindIPAddressPool, v1beta1.KindL2Advertisement, v1beta1.KindBGPPeer, v1beta1.KindBGPAdvertisement,
+		v1beta1.KindBFDProfile, v1beta1.KindCommunity, "ServiceL2Status", "ServiceBGPStatus", "ConfigurationState",
+	} {
 		for _, name := range []string{kind, kind + "List"} {
 			obj, err := s.New(v1beta1.GroupVersion().WithKind(name))
 			require.NoError(t, err)

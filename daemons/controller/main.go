@@ -45,8 +45,9 @@ const leaseName = "herald-controller"
 // controllerFlags are the flags of the controller alone.
 type controllerFlags struct {
 	daemon.Flags
-	leaderElect bool
-	podName     string
+	leaderElect            bool
+	podName                string
+	secretName, deployment string
 }
 
 // run is the whole program: it returns the exit code when ctx is cancelled, or when something fails.
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.Register(fs)
 	fs.BoolVar(&flags.leaderElect, "leader-elect", true, "wait for the Lease "+leaseName+", or with --manifests for the lock of the state directory, before serving, so that several replicas can run")
 	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the identity for the Lease (env METALLB_POD_NAME; default: the host name)")
+	fs.StringVar(&flags.secretName, "ml-secret-name", os.Getenv("METALLB_ML_SECRET_NAME"), "in a cluster: create the Secret `NAME` that encrypts the speakers' gossip, if there is none (env METALLB_ML_SECRET_NAME)")
+	fs.StringVar(&flags.deployment, "deployment", os.Getenv("METALLB_DEPLOYMENT"), "`NAME` of the Deployment that owns that Secret (env METALLB_DEPLOYMENT)")
 	if code, done := flags.Parse(fs, args, stdout); done {
 		return code
 	}
@@ -129,6 +132,11 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 	}
 	kube, inCluster := src.(*source.Kube)
 	var runs []func(context.Context) error // what the leader runs
+	if inCluster && flags.secretName != "" {
+		if err := kube.EnsureGossipSecret(ctx, flags.secretName, flags.deployment); err != nil {
+			return err
+		}
+	}
 	if inCluster {
 		state := status.NewConfiguration(status.ConfigurationConfig{
 			Store: status.ConfigurationStates(kube.MetalLB(), kube.Namespace()), Name: "controller",

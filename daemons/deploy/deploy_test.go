@@ -195,8 +195,9 @@ func TestRights(t *testing.T) {
 		expand([]string{"update"}, "metallb.io/configurationstates/status ["+metallbSystem+"]", "metallb.io/servicel2statuses/status ["+metallbSystem+"]"))
 	common = slices.Concat(common, statuses)
 	tests := map[string][]string{
-		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]"), lease),
-		"speaker":    slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), expand([]string{"get", "list"}, "pods ["+metallbSystem+"]")),
+		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]"), lease,
+			[]string{"create secrets [" + metallbSystem + "]", "get secrets [" + metallbSystem + "]", "get apps/deployments [" + metallbSystem + "]"}),
+		"speaker": slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), expand([]string{"get", "list"}, "pods ["+metallbSystem+"]")),
 	}
 	for account, want := range tests {
 		t.Run(account, func(t *testing.T) { assert.ElementsMatch(t, want, rights(t, account)) })

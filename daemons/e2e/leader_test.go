@@ -22,7 +22,10 @@ import (
 func TestTakeOver(t *testing.T) {
 	cluster := harness.NewCluster(t)
 	cluster.CreatePool(t, "p", "192.0.2.0/24")
-	first := cluster.StartController(t, "")
+	first := cluster.StartController(t, "", "--ml-secret-name", "memberlist")
+	secret, err := cluster.Kube.CoreV1().Secrets(harness.Namespace).Get(t.Context(), "memberlist", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotEmpty(t, secret.Data["secretkey"])
 	cluster.CreateService(t, "s0")
 	cluster.AwaitAddresses(t, "s0", "192.0.2.0")
 	second := cluster.StartController(t, "")

@@ -61,6 +61,20 @@ func TestUndecodablePoolIsReportedOnce(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(stderr.String(), "object rejected"), stderr.String())
 }
 
+// The older Service finds nothing that is free, and can join the younger one as soon as that has its address.
+func TestOnceServesWhoCanJoinALaterOne(t *testing.T) {
+	dir := manifests(t, map[string]string{
+		"a.yaml": strings.Replace(pool, "spec: {", "spec: {autoAssign: false, ", 1),
+		"b.yaml": strings.Replace(service("older"), "{name: older,", "{name: older, annotations: {metallb.io/allow-shared-ip: k},", 1),
+		"c.yaml": strings.Replace(strings.Replace(service("younger"), "port: 80", "port: 443", 1), "{name: younger,",
+			"{name: younger, annotations: {metallb.io/allow-shared-ip: k, metallb.io/loadBalancerIPs: 192.0.2.11},", 1),
+	})
+	var stdout, stderr bytes.Buffer
+	assert.Equal(t, 0, run(t.Context(), []string{"--manifests", dir, "--once"}, &stdout, &stderr), stderr.String())
+	assert.Equal(t, 2, strings.Count(stdout.String(), "- ip: 192.0.2.11"), stdout.String())
+	assert.Equal(t, 2, strings.Count(stdout.String(), "kind: Service\nmetadata"), stdout.String())
+}
+
 func TestOnceOnBadInput(t *testing.T) {
 	tests := map[string]struct {
 		files  map[string]string

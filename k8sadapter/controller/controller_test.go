@@ -109,6 +109,11 @@ func TestPendingIsServedWhenAnAddressIsFreed(t *testing.T) { // metallb#1586
 			svc.Spec.Ports[0].Port = 8080
 			src.Set(source.Services, svc)
 		},
+		"address to share appears": func(src *sourcetest.Memory) {
+			svc := lb("joins", annotated(config.AnnotationAllowSharedIP, "k", config.AnnotationLoadBalancerIPs, "198.51.100.1"))
+			svc.Spec.Ports[0].Port = 8080
+			src.Set(source.Services, svc)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src := &sourcetest.Memory{}
@@ -123,7 +128,7 @@ func TestPendingIsServedWhenAnAddressIsFreed(t *testing.T) { // metallb#1586
 				require.Empty(t, addresses(src, "waits"))
 				free(src)
 				settle()
-				assert.Contains(t, []string{"192.0.2.1", "192.0.2.7"}, addresses(src, "waits"))
+				assert.Contains(t, []string{"192.0.2.1", "192.0.2.7", "198.51.100.1"}, addresses(src, "waits"))
 			})
 		})
 	}

@@ -29,7 +29,8 @@ type outcome struct {
 	next *corev1.Service
 	// events in the order in which they happened.
 	events []event
-	// freed says that an address or a shared port became free, so that a pending Service may now be served.
+	// freed says that an address or a shared port became free, or that an address became one to share, so that a pending
+	// Service may now be served.
 	freed bool
 	// revisit says that a change of the pools, or an address that becomes free, may concern the Service: it waits for an
 	// address or for its second one, or holds one of nobody's pool.
@@ -144,6 +145,9 @@ func (d *decider) decide(svc *corev1.Service) outcome {
 	if held && (!holds || !subset(before.Addrs, after.Addrs) || was.shape != r.shape) {
 		r.out.freed = true
 	}
+	if r.shares && !subset(after.Addrs, before.Addrs) {
+		r.out.freed = true // the others of the group can join
+	}
 	return r.out
 }
 
@@ -154,8 +158,10 @@ type round struct {
 	owner allocator.Owner
 	out   outcome
 	shape string
-	lost  string // why a held address had to go, for the Event that names old and new
-	old   []netip.Addr
+	// shares says that the Service has a sharing key.
+	shares bool
+	lost   string // why a held address had to go, for the Event that names old and new
+	old    []netip.Addr
 }
 
 func (r *round) run() {
@@ -176,7 +182,7 @@ func (r *round) run() {
 		r.malformed(req, held, err)
 		return
 	}
-	r.shape = shapeOf(req)
+	r.shape, r.shares = shapeOf(req), req.SharingKey != ""
 	if err := config.CheckStatus(held, garbage); err != nil {
 		reason, _ := config.EventReason(err, false)
 		r.event(corev1.EventTypeWarning, reason, err.Error())

@@ -64,10 +64,8 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 	for _, svc := range services {
 		dec.adopt(svc)
 	}
-	for _, svc := range services {
-		out := dec.decide(svc)
-		says.say(nameOf(svc), svc, out.events)
-		p.service(out.next)
+	for _, svc := range settle(dec, says, services) {
+		p.service(svc)
 	}
 	for _, pool := range set.IPAddressPools {
 		p.pool(withUsage(pool, dec.alloc))
@@ -79,6 +77,34 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 		return ErrRejected
 	}
 	return nil
+}
+
+// settle decides on the Services, in their order, and then on those that wait for as long as a decision may have helped
+// one of them. It returns all of them as they are in the end.
+func settle(dec *decider, says *sayer, services []*corev1.Service) []*corev1.Service {
+	end := slices.Clone(services)
+	waiting := make([]int, len(end))
+	for i := range waiting {
+		waiting[i] = i
+	}
+	for range len(end) {
+		var still []int
+		helped := false
+		for _, i := range waiting {
+			out := dec.decide(end[i])
+			says.say(nameOf(end[i]), end[i], out.events)
+			end[i] = out.next
+			helped = helped || out.freed
+			if out.revisit {
+				still = append(still, i)
+			}
+		}
+		if !helped {
+			break
+		}
+		waiting = still
+	}
+	return end
 }
 
 // withoutPlaceholders leaves out the pools that stand in for manifests that do not decode: that they have no addresses

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -82,7 +83,7 @@ func (a Auth) sign(packet []byte, seq uint32) []byte {
 func (a Auth) digest(packet []byte) []byte {
 	var key [sha1.Size]byte
 	copy(key[:], a.Key)
-	keyed := append(packet[:len(packet):len(packet)], key[:a.digestSize()]...)
+	keyed := append(slices.Clip(packet), key[:a.digestSize()]...)
 	if a.digestSize() == md5.Size {
 		sum := md5.Sum(keyed)
 		return sum[:]

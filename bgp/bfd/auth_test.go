@@ -51,6 +51,28 @@ func TestAuthGolden(t *testing.T) {
 	}
 }
 
+// Two packets in a row of BIRD 2.0.12, "meticulous keyed sha1" with the password
+// "golden" and id 3.
+func TestAuthOfBIRD(t *testing.T) {
+	auth := Auth{Type: AuthMeticulousSHA1, KeyID: 3, Key: "golden"}
+	for wire, want := range map[string]uint32{
+		"2044053415b9838500000000000f42400000ea6000000000051c03009ac448f94e4f65bd7abd4c919f7fd7cddbe2e91f3aef611d": 0x9ac448f9,
+		"2044053415b9838500000000000f42400000ea6000000000051c03009ac448fa77cbfecfedc4586b9b55890ea3bd051acbe6cd9c": 0x9ac448fa,
+	} {
+		b := unhex(t, wire)
+		p, section, err := ParsePacket(b)
+		require.NoError(t, err)
+		seq, ok := auth.check(b, section)
+		require.True(t, ok)
+		require.Equal(t, want, seq)
+
+		p.Authenticated = true
+		again, err := p.AppendBinary(nil)
+		require.NoError(t, err)
+		require.Equal(t, b, auth.sign(again, want))
+	}
+}
+
 func TestAuthSequence(t *testing.T) {
 	const detect = 150 * time.Millisecond
 	for _, typ := range []AuthType{AuthMD5, AuthMeticulousMD5, AuthSHA1, AuthMeticulousSHA1} {

@@ -150,7 +150,7 @@ func forge(t *testing.T, ns *netnstest.NS, from, to string, ttl int, data []byte
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		raw, err := c.SyscallConn()
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func TestKernelSourcePorts(t *testing.T) {
 		c, err = net.ListenUDP("udp4", &net.UDPAddr{Port: bfd.PortSingleHop})
 		return err
 	}))
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	startIn(t, l.a, bfd.Peer{Addr: addr("192.0.2.2")}, bfd.Peer{Addr: addr("192.0.2.12")})
 	ports := map[uint32]map[int]bool{} // by discriminator
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))

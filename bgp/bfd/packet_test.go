@@ -18,8 +18,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The packets are made by hand from the figure in RFC 5880 section 4.1; the test
-// with FRR and BIRD as peers adds that others read them in the same way.
+// The packets are made by hand from the figure in RFC 5880 section 4.1, but for the
+// one of FRR. TestInterop adds that others read ours in the same way.
 func goldenPackets() map[string]struct {
 	wire string
 	want Packet
@@ -34,6 +34,13 @@ func goldenPackets() map[string]struct {
 				Diag: 31, State: Up, Poll: true, Final: true, Independent: true, Authenticated: true, Demand: true, Multiplier: 255,
 				MyDiscriminator: math.MaxUint32, YourDiscriminator: math.MaxUint32, DesiredMinTx: microseconds(math.MaxUint32),
 				RequiredMinRx: microseconds(math.MaxUint32), RequiredMinEchoRx: microseconds(math.MaxUint32),
+			},
+		},
+		"first packet of FRR 8.4.4 with 70 ms and 60 ms x 5": {
+			"20 40 05 18 f34cdec0 00000000 000f4240 000f4240 0000c350",
+			Packet{
+				State: Down, Multiplier: 5, MyDiscriminator: 0xf34cdec0,
+				DesiredMinTx: time.Second, RequiredMinRx: time.Second, RequiredMinEchoRx: 50 * time.Millisecond,
 			},
 		},
 		"first packet": {

@@ -152,13 +152,13 @@ func (p Peer) Normalize() (Peer, error) {
 func (p Peer) checkPath() error {
 	switch {
 	case !p.Addr.IsValid():
-		return errors.New("Addr is required")
+		return errors.New("no Addr")
 	case p.Addr.IsUnspecified() || p.Addr.IsMulticast():
-		return errors.New("Addr is not a unicast address")
+		return errors.New("unusable Addr: not a unicast address")
 	case p.Local.IsValid() && p.Local.Is4() != p.Addr.Is4():
-		return fmt.Errorf("Local %v is of another family", p.Local)
+		return fmt.Errorf("unusable Local %v: of another family than Addr", p.Local)
 	case p.Local.IsValid() && (p.Local.IsUnspecified() || p.Local.IsMulticast()):
-		return fmt.Errorf("Local %v is not a unicast address", p.Local)
+		return fmt.Errorf("unusable Local %v: not a unicast address", p.Local)
 	case p.Multihop && (p.Interface != "" || p.Addr.IsLinkLocalUnicast() && p.Addr.Is6()):
 		return errors.New("an interface or a link-local address is for a single hop: unset Multihop or give a routed address")
 	case p.Addr.Is6() && p.Addr.IsLinkLocalUnicast() && p.Interface == "":

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,18 +62,33 @@ func program(t testing.TB, pkg, path string) string {
 
 // process is a daemon in a namespace; it ends with the test at the latest.
 type process struct {
-	t   testing.TB
-	ns  *netnstest.NS
-	cmd *exec.Cmd
-	log bytes.Buffer
+	t     testing.TB
+	ns    *netnstest.NS
+	cmd   *exec.Cmd
+	ended chan error
+	log   bytes.Buffer
 }
 
+// start starts the daemon on a thread that lives as long as it does: the death of
+// that thread, with the test, is the daemon's, if it stays root.
 func (p *process) start(path string, args ...string) {
 	p.t.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	require.NoError(p.t, p.ns.Do(cmd.Start))
-	p.cmd = cmd
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		ended <- p.ns.Do(func() error {
+			err := cmd.Start()
+			started <- err
+			if err != nil {
+				return err
+			}
+			return cmd.Wait()
+		})
+	}()
+	require.NoError(p.t, <-started)
+	p.cmd, p.ended = cmd, ended
 }
 
 // kill ends the process without giving it a chance to say something.
@@ -81,7 +97,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	_ = <-p.ended
 	if p.t.Failed() {
 		p.t.Logf("%s said:\n%s", p.cmd.Path, p.log.String())
 	}
@@ -120,10 +136,7 @@ func newFRR(t testing.TB, ns *netnstest.NS) remote {
 	require.NoError(t, err)
 	uid, _ := strconv.Atoi(account.Uid)
 	gid, _ := strconv.Atoi(account.Gid)
-	// The path to a test's directory is closed to others.
-	f.dir, err = os.MkdirTemp("", "herald-frr-")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(f.dir)) })
+	require.NoError(t, os.Chmod(filepath.Dir(f.dir), 0o755)) // that is closed to others
 	require.NoError(t, os.Chown(f.dir, uid, gid))
 	conf := filepath.Join(f.dir, "frr.conf")
 	require.NoError(t, os.WriteFile(conf, nil, 0o644))
@@ -131,7 +144,7 @@ func newFRR(t testing.TB, ns *netnstest.NS) remote {
 	t.Cleanup(f.zebra.kill)
 	t.Cleanup(f.bfdd.kill)
 	f.zebra.start("/usr/lib/frr/zebra", f.args("zebra")...)
-	eventually(t, func() bool { return exists(filepath.Join(f.dir, "zserv.api")) }, "zebra does not start: %v", &f.zebra.log)
+	eventually(t, func() bool { return exists(filepath.Join(f.dir, "zserv.api")) }, "zebra does not start")
 	return f
 }
 
@@ -151,7 +164,7 @@ func (f *frr) start() {
 	f.t.Helper()
 	_ = os.Remove(filepath.Join(f.dir, "bfdd.vty"))
 	f.bfdd.start("/usr/lib/frr/bfdd", append(f.args("bfdd"), "--bfdctl", filepath.Join(f.dir, "bfdd.sock"))...)
-	eventually(f.t, func() bool { return exists(filepath.Join(f.dir, "bfdd.vty")) }, "bfdd does not start: %v", &f.bfdd.log)
+	eventually(f.t, func() bool { return exists(filepath.Join(f.dir, "bfdd.vty")) }, "bfdd does not start")
 	f.configure(f.peers)
 }
 
@@ -264,7 +277,7 @@ func (b *bird) start() {
 	eventually(b.t, func() bool {
 		out, err := b.command(b.birdc, "-s", b.file("ctl"), "show", "status")
 		return err == nil && strings.Contains(out, "Daemon is up and running")
-	}, "BIRD does not start: %v", &b.log)
+	}, "BIRD does not start")
 }
 
 // configure writes the configuration, and loads it if BIRD runs. All sessions of

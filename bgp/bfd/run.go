@@ -137,7 +137,7 @@ func (m *Monitor) sync(ctx context.Context) (again time.Time) {
 			}
 		}
 		m.setListener(p, nil)
-		l.close()
+		_ = l.close()
 	}
 	for p := range needed {
 		if m.listeners[p] != nil {
@@ -202,7 +202,7 @@ func (m *Monitor) mute(p port, err error) {
 // close takes from a session the means to send.
 func (e *entry) close() {
 	if e.sender != nil {
-		e.sender.Close()
+		_ = e.sender.Close()
 		e.sender = nil
 	}
 }
@@ -240,7 +240,7 @@ func (m *Monitor) dial(e *entry) (again time.Time) {
 		m.setErr(e, err)
 		return e.redial
 	case m.byDiscr[e.local] != e: // the peer is gone meanwhile
-		sender.Close()
+		_ = sender.Close()
 	default:
 		e.sender = sender
 	}

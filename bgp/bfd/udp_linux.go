@@ -54,7 +54,7 @@ func (udp) Listen(ctx context.Context, port uint16, ipv6 bool) (Receiver, error)
 	}
 	raw, err := c.(*net.UDPConn).SyscallConn()
 	if err != nil {
-		c.Close()
+		_ = c.Close()
 		return nil, fmt.Errorf("port %d: %w", port, err)
 	}
 	return &udpReceiver{conn: c, raw: raw, oob: make([]byte, 128)}, nil
@@ -173,7 +173,7 @@ func (udp) Dial(peer Peer) (Sender, error) {
 	}
 	s.fd = fd
 	if err := errors.Join(sendOptions(fd, family, peer.Interface), s.bind(peer)); err != nil {
-		s.Close()
+		_ = s.Close()
 		return nil, err
 	}
 	port := PortSingleHop

@@ -2,6 +2,7 @@ package election
 
 import (
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -57,6 +58,8 @@ type Candidate struct {
 	Weight int
 	// Reason, unless empty, excludes the node and says why.
 	Reason Reason
+
+	holds bool // set by Sticky: goes before all others
 }
 
 // Decision is the outcome of an election for one address, with its reasons.
@@ -109,21 +112,21 @@ func Decide(addr netip.Addr, candidates []Candidate) Decision {
 // rankCandidates returns the names of the candidates that are not excluded, in
 // order.
 func rankCandidates(h *hasher, candidates []Candidate, excluded map[string]Reason) []string {
-	weights := make(map[string]int, len(candidates))
+	merged := make(map[string]entry, len(candidates))
 	for _, c := range candidates {
 		if _, out := excluded[c.Node]; out || c.Node == "" {
 			continue
 		}
-		if old, ok := weights[c.Node]; !ok || c.Weight > old {
-			weights[c.Node] = c.Weight
+		e, ok := merged[c.Node]
+		if !ok {
+			e = entry{sum: h.sum(c.Node), node: c.Node, weight: c.Weight}
 		}
+		e.weight, e.holds = max(e.weight, c.Weight), e.holds || c.holds
+		merged[c.Node] = e
 	}
-	entries := make([]entry, 0, len(weights))
-	for node, weight := range weights {
-		entries = append(entries, entry{sum: h.sum(node), node: node, weight: weight})
-	}
+	entries := order(slices.Collect(maps.Values(merged)))
 	names := make([]string, 0, len(entries))
-	for _, e := range order(entries) {
+	for _, e := range entries {
 		names = append(names, e.node)
 	}
 	return names

@@ -111,26 +111,34 @@ type entry struct {
 	sum    digest
 	node   string
 	weight int
+	holds  bool
 }
 
-// order sorts entries by weight (highest first), digest and name, and drops
-// all but the first of those with one name.
+// order sorts entries and drops all but the first of those with one name.
 func order(entries []entry) []entry {
 	slices.SortFunc(entries, func(a, b entry) int {
 		switch {
-		case a.weight != b.weight:
-			if a.weight > b.weight {
-				return -1
-			}
-			return 1
-		case before(a.sum, a.node, b.sum, b.node):
+		case goesBefore(&a, &b):
 			return -1
-		case before(b.sum, b.node, a.sum, a.node):
+		case goesBefore(&b, &a):
 			return 1
 		}
 		return 0
 	})
 	return slices.CompactFunc(entries, func(a, b entry) bool { return a.node == b.node })
+}
+
+// goesBefore orders by who holds the address (if that counts), weight (highest
+// first), digest and name.
+func goesBefore(a, b *entry) bool {
+	switch {
+	case a.holds != b.holds:
+		return a.holds
+	case a.weight != b.weight:
+		return a.weight > b.weight
+	default:
+		return before(a.sum, a.node, b.sum, b.node)
+	}
 }
 
 // before reports whether node a goes before node b. The names decide only if

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,13 +15,16 @@ type Config struct {
 	// Pools are the first pools; SetPools replaces them. None is allowed: then
 	// every request fails with ErrNoPool.
 	Pools []Pool
+	// Limits are the first limits of namespaces; SetLimits replaces them.
+	Limits Limits
 	// Logger gets a record of each change of pools, and of each holder that it
 	// displaces. Nil discards.
 	Logger *slog.Logger
 }
 
 // Allocator decides who holds which address. All methods are safe for
-// concurrent use; none blocks longer than its own computation.
+// concurrent use; none but Obtain and Settle, which talk to a Source, blocks
+// longer than its own computation.
 type Allocator struct {
 	log *slog.Logger
 
@@ -29,6 +33,16 @@ type Allocator struct {
 	owners map[Owner]*holding
 	held   [2]map[u128]tenant // by family and address
 	groups map[groupKey]*group
+
+	limits  Limits
+	tallies map[string]int // with limits: how many addresses a namespace holds
+
+	resting [2]map[u128]*rest // by family and address
+	restsOf map[Owner][]*rest // in order of release
+	queue   restQueue
+
+	debts []debt
+	talks map[Owner]chan struct{} // who talks to sources; closed at the end
 }
 
 // New returns an allocator in which nothing is held yet. The error joins one
@@ -37,18 +51,30 @@ func New(cfg Config) (*Allocator, error) {
 	if err := joinFaults(ValidatePools(cfg.Pools)); err != nil {
 		return nil, err
 	}
+	if err := cfg.Limits.check(); err != nil {
+		return nil, err
+	}
 	log := cfg.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	t, _ := newTable(cfg.Pools, nil)
-	return &Allocator{
-		log:    log,
-		table:  t,
-		owners: map[Owner]*holding{},
-		held:   [2]map[u128]tenant{{}, {}},
-		groups: map[groupKey]*group{},
-	}, nil
+	t, fresh := newTable(cfg.Pools, nil)
+	limits := cfg.Limits
+	limits.Namespaces = maps.Clone(limits.Namespaces)
+	a := &Allocator{
+		log:     log,
+		table:   t,
+		owners:  map[Owner]*holding{},
+		held:    [2]map[u128]tenant{{}, {}},
+		groups:  map[groupKey]*group{},
+		limits:  limits,
+		tallies: map[string]int{},
+		resting: [2]map[u128]*rest{{}, {}},
+		restsOf: map[Owner][]*rest{},
+		talks:   map[Owner]chan struct{}{},
+	}
+	a.settle(fresh)
+	return a, nil
 }
 
 // Assign gives the owner what it asks for and returns what it then holds. On
@@ -58,30 +84,29 @@ func New(cfg Config) (*Allocator, error) {
 // families and explicit wishes and the members of its group, if it shares them,
 // tolerate its ports and keys; ports and keys are refreshed, a missing second
 // family is added, one that is no longer wanted is dropped. An owner that no
-// longer fits gets other addresses. Scope, Manual and the order of pools are
-// about new addresses and never take one away.
+// longer fits gets other addresses. Scope, Manual, Drain, limits, reservations
+// and the order of pools are about new addresses and never take one away.
 //
-// A new address is one that the group of the request's SharingKey holds
-// already, if there is one that ports and BackendKey allow; else the lowest
-// free one of the first pool that can serve the request. See the package
-// documentation for the order of pools.
+// A new address is one that is reserved for the owner; else one that the group
+// of the request's SharingKey holds already, if there is one that ports and
+// BackendKey allow; else one that the owner held not long ago and that rests in
+// quarantine; else a free one of the first pool that can serve the request. See
+// the package documentation for the order of pools.
 //
 // The error wraps ErrInvalid or ErrFamily for a request that is wrong in
-// itself, and else tells what stands in the way: *ConflictError, ErrNotInPool,
-// ErrScope, ErrNoPool, ErrOpaque, or *UnmetError with the answer of each pool.
+// itself, and else tells what stands in the way: *ConflictError, *LimitError,
+// *SourceError, ErrNotInPool, ErrScope, ErrNoPool, ErrOpaque, ErrDrained, or
+// *UnmetError with the answer of each pool.
 func (a *Allocator) Assign(req Request) (Assignment, error) {
 	w, err := newWish(&req)
 	if err != nil {
 		return Assignment{}, fmt.Errorf("assign %s: %w", req.Owner, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	cur := a.owners[req.Owner]
-	pl, err := a.plan(&w, cur)
-	if err != nil {
-		return Assignment{}, fmt.Errorf("assign %s: %w", req.Owner, err)
+	as, p, err := a.attempt(&w)
+	if p != nil {
+		return Assignment{}, fmt.Errorf("assign %s: %w", req.Owner, &SourceError{Pool: p.Name})
 	}
-	return a.commit(&w, cur, pl).assignment(), nil
+	return as, err
 }
 
 // Adopt records that the owner holds addrs already, as a status or another
@@ -90,9 +115,11 @@ func (a *Allocator) Assign(req Request) (Assignment, error) {
 //
 // The addresses must be one, or one of each family, inside one pool, and not
 // in use, unless sharing allows it with the same keys and no port in common.
-// They may also be outside of all pools if Claim (or Pool) names an opaque one.
-// Whether the pool would serve the request today, and what it wishes, does not
-// matter here: a later Assign looks at the wishes. On error nothing changes;
+// They may also be outside of all pools if Claim (or Pool) names one that is
+// opaque, has a Source, or keeps displaced holders. Whether the pool would serve
+// the request today, and what it wishes, does not matter here, nor do limits,
+// reservations and quarantines: what is held is held, and a later Assign looks
+// at the wishes. On error nothing changes;
 // of two that claim one address, the first to be adopted gets it.
 func (a *Allocator) Adopt(req Request, addrs []netip.Addr) (Assignment, error) {
 	as, err := a.adopt(&req, addrs)
@@ -115,6 +142,7 @@ func (a *Allocator) adopt(req *Request, addrs []netip.Addr) (Assignment, error) 
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sweep()
 	claim := req.Claim
 	if claim == "" {
 		claim = req.Pool
@@ -129,7 +157,7 @@ func (a *Allocator) adopt(req *Request, addrs []netip.Addr) (Assignment, error) 
 		return Assignment{}, err
 	}
 	for _, addr := range addrs {
-		// Only names of opaque pools can disagree about an address.
+		// Only claims outside of all ranges can disagree about an address.
 		if s := a.held[FamilyOf(addr).index()][number(addr)].slot; s != nil && s.pool != p && !s.onlyHas(cur) {
 			return Assignment{}, notInNamed([]netip.Addr{addr}, p.Name, s.pool)
 		}
@@ -138,26 +166,39 @@ func (a *Allocator) adopt(req *Request, addrs []netip.Addr) (Assignment, error) 
 }
 
 // home returns the pool under which addrs can be held: the one that contains
-// them or, outside of all pools, the opaque pool that is claimed.
+// them or, if no other does, the one that is claimed and trusts the claim.
 func (t *table) home(addrs []netip.Addr, claim string) (*pool, error) {
 	p, err := t.containing(addrs)
 	if err == nil {
 		return p, nil
 	}
-	p = t.byName[claim]
-	if p == nil || !p.Opaque {
-		return nil, err
+	if p := t.trusting(addrs, claim); p != nil {
+		return p, nil
 	}
-	for _, addr := range addrs {
-		if in, _, _ := t.index.find(FamilyOf(addr), number(addr)); in != nil {
-			return nil, err
-		}
-	}
-	return p, nil
+	return nil, err
 }
 
-// Release takes everything from the owner, at once and without a trace, and
-// returns what that was; false if it held nothing.
+// trusting returns the pool that is claimed for addrs that no pool contains, if
+// it trusts the claim.
+func (t *table) trusting(addrs []netip.Addr, claim string) *pool {
+	p := t.byName[claim]
+	if p == nil || !p.trusts() || t.elsewhere(addrs, p) {
+		return nil
+	}
+	return p
+}
+
+// elsewhere reports that a pool other than p contains one of addrs.
+func (t *table) elsewhere(addrs []netip.Addr, p *pool) bool {
+	return slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
+		in, _, _ := t.index.find(FamilyOf(addr), number(addr))
+		return in != nil && in != p
+	})
+}
+
+// Release takes everything from the owner, at once, and returns what that was;
+// false if it held nothing. In a pool with a Quarantine the addresses then rest,
+// and one that came from a Source is given back by the next Settle.
 func (a *Allocator) Release(o Owner) (Assignment, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,6 +207,7 @@ func (a *Allocator) Release(o Owner) (Assignment, bool) {
 		return Assignment{}, false
 	}
 	a.remove(h)
+	a.retire(h)
 	return h.assignment(), true
 }
 
@@ -183,6 +225,7 @@ func (a *Allocator) Get(o Owner) (Assignment, bool) {
 // All returns an iterator over all owners, in no particular order. The body of
 // the loop may call any method. Owners that come while it runs are not seen,
 // owners that go may be missed, and what is yielded is what is held then.
+// The addresses are not copied: Addrs must not be changed.
 func (a *Allocator) All() iter.Seq2[Owner, Assignment] {
 	return func(yield func(Owner, Assignment) bool) {
 		a.mu.Lock()
@@ -192,7 +235,7 @@ func (a *Allocator) All() iter.Seq2[Owner, Assignment] {
 		}
 		a.mu.Unlock()
 		for _, h := range list {
-			as, ok := a.Get(h.owner)
+			as, ok := a.inForce(h.owner)
 			if ok && !yield(h.owner, as) {
 				return
 			}
@@ -200,134 +243,28 @@ func (a *Allocator) All() iter.Seq2[Owner, Assignment] {
 	}
 }
 
+// inForce returns what the owner holds, not a copy. A holding does not change,
+// apart from its pool.
+func (a *Allocator) inForce(o Owner) (Assignment, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.owners[o]
+	if h == nil {
+		return Assignment{}, false
+	}
+	return Assignment{Owner: o, Pool: h.pool.Name, Addrs: slices.Clip(h.list())}, true
+}
+
 // Usage returns the counters of a pool; false if there is none of that name.
-// Of an opaque pool only the held addresses are known, and Free is 0.
+// Of a pool that is opaque or has a Source only the held addresses are known,
+// and Free is 0.
 func (a *Allocator) Usage(pool string) (Usage, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sweep()
 	p := a.table.byName[pool]
 	if p == nil {
 		return Usage{}, false
 	}
 	return p.usage(), true
-}
-
-// commit makes the owner of w hold what was planned.
-func (a *Allocator) commit(w *wish, cur *holding, pl placement) *holding {
-	if cur != nil {
-		if cur.pool == pl.pool && cur.addrs == pl.addrs && w.unchanged(cur) {
-			return cur
-		}
-		a.remove(cur)
-	}
-	h := &holding{owner: w.req.Owner, pool: pl.pool, addrs: pl.addrs}
-	if w.req.SharingKey != "" {
-		h.ports = w.ports
-		h.group = a.groupOf(groupKey{w.req.SharingKey, w.req.BackendKey})
-	}
-	a.add(h)
-	return h
-}
-
-// restore undoes the removal of h.
-func (a *Allocator) restore(h *holding) {
-	if h.group != nil {
-		h.group = a.groupOf(h.group.groupKey)
-	}
-	a.add(h)
-}
-
-func (a *Allocator) add(h *holding) {
-	a.owners[h.owner] = h
-	for _, addr := range h.list() {
-		a.occupy(addr, h)
-	}
-}
-
-// unchanged reports that keys and ports are those of the holding.
-func (w *wish) unchanged(h *holding) bool {
-	if h.group == nil {
-		return w.req.SharingKey == ""
-	}
-	return h.group.groupKey == groupKey{w.req.SharingKey, w.req.BackendKey} && slices.Equal(h.ports, w.ports)
-}
-
-func (a *Allocator) groupOf(key groupKey) *group {
-	g := a.groups[key]
-	if g == nil {
-		g = &group{groupKey: key, busy: map[familyPort]int{}}
-		a.groups[key] = g
-	}
-	return g
-}
-
-// occupy makes h a holder of addr, which nobody may object to.
-func (a *Allocator) occupy(addr netip.Addr, h *holding) {
-	f, n := FamilyOf(addr), number(addr)
-	t, taken := a.held[f.index()][n]
-	if !taken {
-		pos := a.mark(h.pool, f, n)
-		if h.group == nil {
-			t = tenant{alone: h}
-		} else {
-			t = tenant{slot: &slot{
-				group: h.group, pool: h.pool, family: f, addr: addr, pos: pos,
-				members: map[*holding]struct{}{}, ports: map[Port]*holding{},
-			}}
-			h.group.add(t.slot)
-		}
-		a.held[f.index()][n] = t
-	}
-	if t.slot != nil {
-		t.slot.join(h)
-	}
-}
-
-// mark takes address n out of the free ones and returns its position.
-func (a *Allocator) mark(p *pool, f Family, n u128) u128 {
-	if p.Opaque {
-		p.opaqueUsed[f.index()]++
-		return n
-	}
-	_, pos, _ := a.table.index.find(f, n)
-	p.spaces[f.index()].take(pos)
-	return pos
-}
-
-// unmark is the inverse of mark.
-func (a *Allocator) unmark(p *pool, f Family, n u128) {
-	if p.Opaque {
-		p.opaqueUsed[f.index()]--
-		return
-	}
-	_, pos, _ := a.table.index.find(f, n)
-	p.spaces[f.index()].give(pos)
-}
-
-// remove ends a holding and frees what nobody else holds.
-func (a *Allocator) remove(h *holding) {
-	for _, addr := range h.list() {
-		if a.vacate(addr, h) {
-			a.unmark(h.pool, FamilyOf(addr), number(addr))
-		}
-	}
-	delete(a.owners, h.owner)
-}
-
-// vacate ends the tenancy of h and reports whether addr is left without a
-// holder. A group is forgotten with its last address.
-func (a *Allocator) vacate(addr netip.Addr, h *holding) bool {
-	f, n := FamilyOf(addr).index(), number(addr)
-	if s := a.held[f][n].slot; s != nil {
-		s.leave(h)
-		if len(s.members) > 0 {
-			return false
-		}
-		s.group.drop(s)
-		if len(s.group.slots) == 0 {
-			delete(a.groups, s.group.groupKey)
-		}
-	}
-	delete(a.held[f], n)
-	return true
 }

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -333,4 +334,19 @@ func TestAll(t *testing.T) {
 	for range a.All() {
 		break
 	}
+}
+
+func TestAllCopiesNothing(t *testing.T) {
+	a := newTest(t, Pool{Name: "p", Ranges: mustRanges(t, "10.44.0.0/16")})
+	for i := range 1000 {
+		mustAssign(t, a, want(Owner(fmt.Sprint(i))))
+	}
+	var n int
+	allocs := testing.AllocsPerRun(10, func() {
+		for _, as := range a.All() {
+			n += len(as.Addrs)
+		}
+	})
+	assert.Equal(t, 11_000, n)
+	assert.Less(t, allocs, 10.0, "for 1000 owners")
 }

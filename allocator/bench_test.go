@@ -172,9 +172,9 @@ func BenchmarkMemory(b *testing.B) {
 		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
 			var perHeld float64
 			for b.Loop() {
-				before := heap()
+				before := heapInUse()
 				a, _ := filled(b, "10.0.0.0/8", held)
-				perHeld = float64(heap()-before) / float64(held)
+				perHeld = float64(heapInUse()-before) / float64(held)
 				runtime.KeepAlive(a)
 			}
 			b.ReportMetric(perHeld, "bytes/held")
@@ -183,7 +183,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-func heap() uint64 {
+func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

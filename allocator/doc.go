@@ -30,7 +30,8 @@
 // first, 0 last) and then the name. Inside a pool it is the lowest free address
 // of the first range that has one. These rules, and the one that both addresses
 // of an owner come from one pool, are MetalLB's, which leaves ties between
-// pools to chance.
+// pools to chance. With OrderSpread it is a free address at a place that the name
+// of the owner decides.
 //
 // A request for two families takes the first pool that offers both. Only if
 // there is none and Request.Partial allows it, one of the families will do; the
@@ -49,7 +50,20 @@
 //
 // What one owner does changes no address of another. Only a change of pools can
 // end a holding: when no single pool contains its addresses any more.
-// ReplacePools reports these holders, and those whose pool has a new name.
+// Pool.Displaced can prevent even that. ReplacePools reports these holders, and those whose pool has a new name.
+//
+// # Addresses that are not for everyone
+//
+// A pool can exclude addresses (Exclude), reserve them for owners that need not
+// exist yet (Reserve), let them rest after a release (Quarantine), bound what a
+// namespace holds (LimitPerNamespace, and Limits for all pools together), and
+// close for new holders (Drain). All of these are about new addresses: nobody
+// loses one by them, apart from an exclusion, which is an edit of the ranges.
+// Adopt records what is held whatever they say. A quarantine is not a record of
+// the past that Adopt could restore: a restart ends it.
+//
+// A pool can also have a Source in place of ranges. Then Obtain does what Assign
+// does, and Settle gives back what is over.
 //
 // # Cost
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // What the errors of this package wrap, for errors.Is.
@@ -23,6 +24,12 @@ var (
 	ErrScope = errors.New("out of the scope of the pool")
 	// ErrFamily: the wanted families do not fit the pools or the addresses.
 	ErrFamily = errors.New("address family not available")
+	// ErrDrained: the pool is being drained and gives nothing new.
+	ErrDrained = errors.New("pool is drained")
+	// ErrLimit: the namespace would hold more than it may. See LimitError.
+	ErrLimit = errors.New("limit of the namespace reached")
+	// ErrSource: it is the pool's Source that must be asked. See SourceError.
+	ErrSource = errors.New("address source")
 	// ErrInvalid: the request contradicts itself or lacks something.
 	ErrInvalid = errors.New("invalid request")
 )
@@ -36,6 +43,9 @@ var (
 	ErrPoolPriority = errors.New("priority is negative")
 	ErrPoolScope    = errors.New("nil service selector")
 	ErrPoolOverlap  = errors.New("ranges overlap")
+	ErrPoolExclude  = errors.New("bad exclusion")
+	ErrPoolReserve  = errors.New("bad reservation")
+	ErrPoolSetting  = errors.New("bad setting")
 )
 
 // ParseError tells why a text is no range.
@@ -89,6 +99,9 @@ const (
 	ReasonNotNamed      Reason = "notNamed"      // the request names another pool
 	ReasonNotInPool     Reason = "notInPool"     // does not contain the wanted addresses
 	ReasonConflict      Reason = "conflict"      // a wanted address is in use, see Verdict.Err
+	ReasonDrained       Reason = "drained"       // gives nothing new
+	ReasonLimit         Reason = "limit"         // the namespace holds what it may, see Verdict.Err
+	ReasonSource        Reason = "source"        // its source is to be asked, or has refused, see Verdict.Err
 )
 
 // Reasons of a ConflictError.
@@ -99,6 +112,8 @@ const (
 	ReasonSharingKey  Reason = "sharingKey"  // held by another group
 	ReasonBackendKey  Reason = "backendKey"  // same sharing key, other backend key
 	ReasonPort        Reason = "port"        // a member of the group uses the port
+	ReasonReserved    Reason = "reserved"    // nobody holds it, and it is reserved for Holder
+	ReasonQuarantine  Reason = "quarantine"  // nobody holds it, and it rests for Holder until Until
 )
 
 // ConflictError tells who is in the way. It is an ErrConflict.
@@ -108,7 +123,8 @@ type ConflictError struct {
 	Port   Port  // with ReasonPort
 	Reason Reason
 	// Key is the holder's sharing key, empty if it has none.
-	Key string
+	Key   string
+	Until time.Time // with ReasonQuarantine: when that is over
 }
 
 func (e *ConflictError) Error() string {
@@ -123,6 +139,10 @@ func (e *ConflictError) Error() string {
 		return fmt.Sprintf("%s is in use by %s, which has sharing key %q too, but another backend key", e.Addr, e.Holder, e.Key)
 	case ReasonPort:
 		return fmt.Sprintf("port %s of %s is in use by %s", e.Port, e.Addr, e.Holder)
+	case ReasonReserved:
+		return fmt.Sprintf("%s is reserved for %s", e.Addr, e.Holder)
+	case ReasonQuarantine:
+		return fmt.Sprintf("%s was released by %s and rests until %s", e.Addr, e.Holder, e.Until.UTC().Format(time.RFC3339))
 	default:
 		return fmt.Sprintf("%s is in use by %s", e.Addr, e.Holder)
 	}
@@ -132,7 +152,8 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // UnmetError tells why no pool serves a request that names no address. It
-// wraps ErrExhausted, ErrFamily, ErrScope, ErrOpaque or ErrNoPool.
+// wraps ErrLimit, ErrExhausted, ErrSource, ErrFamily or ErrNoPool: of several
+// causes the first in this order.
 type UnmetError struct {
 	// Families are those that were wanted.
 	Families []Family
@@ -149,6 +170,10 @@ func (e *UnmetError) Unwrap() error { return e.Err }
 func (e *UnmetError) Error() string {
 	var b strings.Builder
 	switch {
+	case errors.Is(e.Err, ErrLimit):
+		b.WriteString(ErrLimit.Error())
+	case errors.Is(e.Err, ErrSource):
+		b.WriteString("no address from a source")
 	case errors.Is(e.Err, ErrFamily) && len(e.Families) == 2:
 		b.WriteString("no single pool has both families")
 	case errors.Is(e.Err, ErrNoPool) && len(e.Verdicts) == 0:
@@ -159,42 +184,50 @@ func (e *UnmetError) Error() string {
 		b.WriteString(e.Err.Error())
 	}
 	sep := ": "
-	for _, reason := range []Reason{ReasonFull, ReasonMissingFamily, ReasonScope, ReasonManual, ReasonOpaque} {
-		for _, family := range []Family{0, IPv4, IPv6} {
-			if text := groupText(e.Verdicts, reason, family); text != "" {
-				b.WriteString(sep + text)
-				sep = "; "
-			}
+	for _, reason := range []Reason{
+		ReasonLimit, ReasonFull, ReasonMissingFamily, ReasonSource, ReasonScope, ReasonManual, ReasonDrained, ReasonOpaque,
+	} {
+		for _, text := range textsOf(e.Verdicts, reason) {
+			b.WriteString(sep + text)
+			sep = "; "
 		}
 	}
 	return b.String()
 }
 
-// groupText joins the verdicts that have one reason and family in common.
-func groupText(verdicts []Verdict, reason Reason, family Family) string {
+// textsOf joins the verdicts of one reason that say the same, IPv4 first. Of
+// what is said in many ways it gives the first three.
+func textsOf(verdicts []Verdict, reason Reason) []string {
 	const most = 3
-	var names []string
-	more := 0
-	var sample Verdict
-	for _, v := range verdicts {
-		switch {
-		case v.Reason != reason || v.Family != family:
-		case len(names) == most:
-			more++
-		default:
-			names = append(names, fmt.Sprintf("%q", v.Pool))
-			sample = v
+	var texts []string
+	names := map[string][]string{}
+	for _, family := range []Family{0, IPv4, IPv6} {
+		for _, v := range verdicts {
+			if v.Reason != reason || v.Family != family {
+				continue
+			}
+			text := v.text()
+			if names[text] == nil && len(texts) < most {
+				texts = append(texts, text)
+			}
+			names[text] = append(names[text], fmt.Sprintf("%q", v.Pool))
 		}
 	}
-	if len(names) == 0 {
-		return ""
+	for i, text := range texts {
+		texts[i] = poolList(names[text]) + ": " + text
 	}
-	list := "pool " + names[0]
-	if len(names) > 1 {
-		list = "pools " + strings.Join(names, ", ")
+	return texts
+}
+
+// poolList names at most three.
+func poolList(names []string) string {
+	const most = 3
+	switch n := len(names); {
+	case n == 1:
+		return "pool " + names[0]
+	case n > most:
+		return fmt.Sprintf("pools %s and %d more", strings.Join(names[:most], ", "), n-most)
+	default:
+		return "pools " + strings.Join(names, ", ")
 	}
-	if more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return list + ": " + sample.text()
 }

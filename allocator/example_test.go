@@ -41,7 +41,7 @@ func ExampleAllocator() {
 	// shop/web public [192.0.2.10]
 	// shop/api public [192.0.2.11]
 	// assign shop/mail: no free address: pool "public": no free IPv4 address
-	// {Total:2 Used:2 Free:0}
+	// {Total:2 Used:2 Free:0 Kept:0}
 }
 
 func ExampleAllocator_sharing() {

@@ -12,9 +12,13 @@ type Verdict struct {
 	Reason Reason
 	// Family is the one that is full or missing, with those reasons.
 	Family Family
+	// Kept says, with ReasonFull, that there are addresses nobody holds, which
+	// are reserved for others or rest in quarantine.
+	Kept bool
 	// Addrs are the addresses that Assign would give, with ReasonUsed.
 	Addrs []netip.Addr
-	// Err is the cause where a wanted address is in use or in no pool.
+	// Err is the cause where a wanted address is in use or in no pool, where a
+	// limit is reached (a *LimitError), and what a source answered.
 	Err error
 }
 
@@ -28,6 +32,9 @@ func (v Verdict) text() string {
 	case ReasonOutranked:
 		return "could serve, but another pool comes first"
 	case ReasonFull:
+		if v.Kept {
+			return fmt.Sprintf("no free %v address, but some that are reserved or rest in quarantine", v.Family)
+		}
 		return fmt.Sprintf("no free %v address", v.Family)
 	case ReasonMissingFamily:
 		return fmt.Sprintf("no %v addresses", v.Family)
@@ -39,7 +46,14 @@ func (v Verdict) text() string {
 		return "no accepted version yet, gives nothing new"
 	case ReasonNotNamed:
 		return "another pool is requested"
-	case ReasonNotInPool, ReasonConflict:
+	case ReasonDrained:
+		return "is being drained, gives nothing new"
+	case ReasonSource:
+		if v.Err == nil {
+			return "its source decides"
+		}
+		return v.Err.Error()
+	case ReasonNotInPool, ReasonConflict, ReasonLimit:
 		return v.Err.Error()
 	default:
 		return string(v.Reason)
@@ -56,21 +70,38 @@ func (a *Allocator) Explain(req Request) []Verdict {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.sweep()
 	cur := a.owners[req.Owner]
 	pl, err := a.plan(&w, cur)
-	verdicts := make([]Verdict, 0, len(a.table.ordered))
+	if err != nil && cur != nil {
+		a.remove(cur) // as plan did when it judged
+		defer a.restore(cur)
+	}
+	w.room = a.room(req.Namespace)
+	verdicts := make([]Verdict, 0, len(a.table.ordered)+1)
 	for _, p := range a.table.ordered {
 		switch {
 		case err == nil && p == pl.pool:
-			h := holding{addrs: pl.addrs}
-			verdicts = append(verdicts, Verdict{Pool: p.Name, Reason: ReasonUsed, Addrs: h.list()})
+			verdicts = append(verdicts, pl.verdict())
 		case len(req.Addresses) > 0:
 			verdicts = append(verdicts, a.judgeExplicit(&w, p, err))
 		default:
-			verdicts = append(verdicts, judge(&w, p))
+			verdicts = append(verdicts, a.judge(&w, p))
 		}
 	}
+	if err == nil && a.table.byName[pl.pool.Name] != pl.pool {
+		verdicts = append(verdicts, pl.verdict()) // kept under a pool that was removed
+	}
 	return verdicts
+}
+
+// verdict is that of the pool of a placement.
+func (pl placement) verdict() Verdict {
+	if pl.unasked() {
+		return Verdict{Pool: pl.pool.Name, Reason: ReasonSource}
+	}
+	h := holding{addrs: pl.addrs}
+	return Verdict{Pool: pl.pool.Name, Reason: ReasonUsed, Addrs: h.list()}
 }
 
 // judgeExplicit says why p does not serve a request that names addresses and
@@ -88,6 +119,10 @@ func (a *Allocator) judgeExplicit(w *wish, p *pool, err error) Verdict {
 		v.Reason, v.Err = ReasonNotInPool, inErr
 	case errors.Is(err, ErrScope):
 		v.Reason = ReasonScope
+	case errors.Is(err, ErrDrained):
+		v.Reason = ReasonDrained
+	case errors.Is(err, ErrLimit):
+		v.Reason, v.Err = ReasonLimit, err
 	case errors.Is(err, ErrConflict):
 		v.Reason, v.Err = ReasonConflict, err
 	default:
@@ -97,7 +132,7 @@ func (a *Allocator) judgeExplicit(w *wish, p *pool, err error) Verdict {
 }
 
 // judge says why p does not serve a request that names no addresses.
-func judge(w *wish, p *pool) Verdict {
+func (a *Allocator) judge(w *wish, p *pool) Verdict {
 	v := Verdict{Pool: p.Name}
 	switch {
 	case w.req.Pool != "" && w.req.Pool != p.Name:
@@ -106,10 +141,24 @@ func judge(w *wish, p *pool) Verdict {
 		v.Reason = ReasonOpaque
 	case !p.serves(w):
 		v.Reason = ReasonScope
+	case p.Drain:
+		v.Reason = ReasonDrained
 	case !p.givesTo(w):
 		v.Reason = ReasonManual
+	case p.Source != nil && w.refused[p.Name] != nil:
+		v.Reason, v.Err = ReasonSource, w.refused[p.Name]
+	case p.Source != nil:
+		v.Reason = ReasonOutranked
 	default:
 		v.Reason, v.Family = w.lacking(p)
+	}
+	switch v.Reason {
+	case ReasonOutranked:
+		if !w.fits(p) {
+			v.Reason, v.Err = ReasonLimit, a.limitError(w, p)
+		}
+	case ReasonFull:
+		v.Kept = p.spaces[v.Family.index()].kept > 0
 	}
 	return v
 }
@@ -141,14 +190,19 @@ func (a *Allocator) unmet(w *wish) error {
 	e := &UnmetError{Err: ErrNoPool}
 	e.Families = append(e.Families, w.families[:w.n]...)
 	for _, p := range a.table.ordered {
-		v := judge(w, p)
+		v := a.judge(w, p)
 		if v.Reason == ReasonNotNamed {
 			continue
 		}
 		e.Verdicts = append(e.Verdicts, v)
 		switch {
+		case errors.Is(e.Err, ErrLimit):
+		case v.Reason == ReasonLimit:
+			e.Err = v.Err
 		case v.Reason == ReasonFull:
 			e.Err = ErrExhausted
+		case v.Reason == ReasonSource && !errors.Is(e.Err, ErrExhausted):
+			e.Err = &SourceError{p.Name, v.Err}
 		case v.Reason == ReasonMissingFamily && errors.Is(e.Err, ErrNoPool):
 			e.Err = ErrFamily
 		}

@@ -12,6 +12,9 @@ type placement struct {
 	addrs [2]netip.Addr // as in holding
 }
 
+// unasked reports that the addresses have to come from the pool's source.
+func (pl placement) unasked() bool { return !pl.addrs[0].IsValid() }
+
 func placementOf(p *pool, addrs ...netip.Addr) placement {
 	pl := placement{pool: p}
 	copy(pl.addrs[:], addrs)
@@ -21,6 +24,7 @@ func placementOf(p *pool, addrs ...netip.Addr) placement {
 // plan decides about a request of an owner that holds cur (nil for nothing).
 // In the end nothing is changed.
 func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
+	w.room = a.room(w.req.Namespace)
 	if len(w.req.Addresses) > 0 {
 		return a.planExplicit(w, cur)
 	}
@@ -31,14 +35,13 @@ func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
 		// It moves, and may move to what it holds itself.
 		a.remove(cur)
 		defer a.restore(cur)
+		w.room = a.room(w.req.Namespace)
 	}
 	if w.req.Pool != "" {
 		return a.planNamed(w)
 	}
-	if w.req.SharingKey != "" {
-		if pl, ok := a.join(w, nil); ok {
-			return pl, nil
-		}
+	if pl, ok := a.known(w, nil); ok {
+		return pl, nil
 	}
 	if pl, ok := choose(w, a.table.scoped(w.req.Namespace)); ok {
 		return pl, nil
@@ -47,6 +50,20 @@ func (a *Allocator) plan(w *wish, cur *holding) (placement, error) {
 		return pl, nil
 	}
 	return placement{}, a.unmet(w)
+}
+
+// known looks for addresses that are not free and that the owner, which holds
+// nothing, can have nevertheless.
+func (a *Allocator) known(w *wish, within *pool) (placement, bool) {
+	if pl, ok := a.recallReserved(w, within); ok {
+		return pl, true
+	}
+	if w.req.SharingKey != "" {
+		if pl, ok := a.join(w, within); ok {
+			return pl, true
+		}
+	}
+	return a.recallResting(w, within)
 }
 
 // planExplicit serves a request that names its addresses.
@@ -59,6 +76,9 @@ func (a *Allocator) planExplicit(w *wish, cur *holding) (placement, error) {
 		}
 		return a.unopposed(w, cur, placement{cur.pool, cur.addrs})
 	}
+	if p := a.table.byName[w.req.Pool]; p != nil && p.Source != nil {
+		return a.planSource(w, p)
+	}
 	p, err := a.table.containing(addrs)
 	if err != nil {
 		return placement{}, err
@@ -69,7 +89,35 @@ func (a *Allocator) planExplicit(w *wish, cur *holding) (placement, error) {
 	if !p.serves(w) {
 		return placement{}, scopeError(p, w)
 	}
-	return a.unopposed(w, cur, placementOf(p, addrs...))
+	if p.Drain {
+		return placement{}, drainError(p)
+	}
+	pl, err := a.unopposed(w, cur, placementOf(p, addrs...))
+	if err != nil {
+		return placement{}, err
+	}
+	for _, addr := range addrs {
+		if cur != nil && slices.Contains(cur.list(), addr) {
+			continue
+		}
+		if err := a.barred(addr, w); err != nil {
+			return placement{}, err
+		}
+	}
+	return pl, a.withinLimit(w, cur, pl)
+}
+
+// planSource sends a request that names p to its source.
+func (a *Allocator) planSource(w *wish, p *pool) (placement, error) {
+	switch {
+	case !p.serves(w):
+		return placement{}, scopeError(p, w)
+	case p.Drain:
+		return placement{}, drainError(p)
+	case !w.fits(p):
+		return placement{}, a.limitError(w, p)
+	}
+	return placement{pool: p}, w.refusal(p)
 }
 
 func (a *Allocator) unopposed(w *wish, cur *holding, pl placement) (placement, error) {
@@ -103,6 +151,9 @@ func (t *table) containing(addrs []netip.Addr) (*pool, error) {
 		p, _, usable := t.index.find(FamilyOf(addr), number(addr))
 		switch {
 		case p == nil:
+			if by := t.excluding(addr); by != nil {
+				return nil, fmt.Errorf("%w: pool %q excludes %s", ErrNotInPool, by.Name, addr)
+			}
 			return nil, fmt.Errorf("%w: no pool contains %s", ErrNotInPool, addr)
 		case !usable:
 			return nil, fmt.Errorf("%w: pool %q leaves out %s, because it avoids addresses that end in .0 and .255",
@@ -114,6 +165,21 @@ func (t *table) containing(addrs []netip.Addr) (*pool, error) {
 		found = p
 	}
 	return found, nil
+}
+
+// excluding returns the pool that would contain addr if it did not exclude it.
+func (t *table) excluding(addr netip.Addr) *pool {
+	contains := func(r Range) bool { return r.Contains(addr) }
+	for _, p := range t.ordered {
+		if slices.ContainsFunc(p.Exclude, contains) && slices.ContainsFunc(p.Ranges, contains) {
+			return p
+		}
+	}
+	return nil
+}
+
+func drainError(p *pool) error {
+	return fmt.Errorf("%w: %q keeps those who hold an address and gives nothing new", ErrDrained, p.Name)
 }
 
 func notInNamed(addrs []netip.Addr, named string, p *pool) error {
@@ -164,16 +230,31 @@ func (a *Allocator) planKeep(w *wish, cur *holding) (placement, bool) {
 // one that an owner who shares first has, else a free one of the same pool.
 func (a *Allocator) second(w *wish, cur *holding, first netip.Addr) (netip.Addr, bool) {
 	p, f := cur.pool, FamilyOf(first).other()
-	if p.Opaque || !p.serves(w) {
+	if p.closed() || !p.serves(w) {
 		return netip.Addr{}, false
+	}
+	if addr, ok := a.keptSecond(w, p, f); ok {
+		return addr, true
 	}
 	if s := a.partnerSlot(w, cur, first); s != nil {
 		return s.addr, true
 	}
-	if !p.offers(f) || !p.givesTo(w) {
+	if !p.offers(f) || !p.givesTo(w) || w.roomIn(p) < 1 {
 		return netip.Addr{}, false
 	}
-	return p.lowest(f), true
+	return p.next(f, w.req.Owner), true
+}
+
+// keptSecond returns an address of p that is reserved for the owner and that
+// it can have now.
+func (a *Allocator) keptSecond(w *wish, p *pool, f Family) (netip.Addr, bool) {
+	for _, k := range a.table.reservedFor[w.req.Owner] {
+		if k.pool == p && FamilyOf(k.addr) == f && a.conflict(k.addr, w, nil) == nil &&
+			a.barred(k.addr, w) == nil && a.cost(w, k.addr) <= w.roomIn(p) {
+			return k.addr, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // planNamed serves a request that names its pool.
@@ -186,11 +267,13 @@ func (a *Allocator) planNamed(w *wish) (placement, error) {
 		return placement{}, scopeError(p, w)
 	case p.Opaque:
 		return placement{}, fmt.Errorf("%w: %q gives no new address until it is corrected", ErrOpaque, p.Name)
+	case p.Drain:
+		return placement{}, drainError(p)
+	case p.Source != nil:
+		return a.planSource(w, p)
 	}
-	if w.req.SharingKey != "" {
-		if pl, ok := a.join(w, p); ok {
-			return pl, nil
-		}
+	if pl, ok := a.known(w, p); ok {
+		return pl, nil
 	}
 	if pl, ok := choose(w, []*pool{p}); ok {
 		return pl, nil
@@ -198,22 +281,33 @@ func (a *Allocator) planNamed(w *wish) (placement, error) {
 	return placement{}, a.unmet(w)
 }
 
-// choose takes the first pool that selects the labels and offers all wanted families or, if one of
-// them is acceptable, the first that offers the preferred one, or else the
-// first that offers the other.
+// choose takes the first pool that selects the labels and offers all wanted
+// families or, if one of them is acceptable, the first that offers the preferred
+// one, or else the first that offers the other. A pool with a source offers
+// whatever it is asked for, until it has refused.
 func choose(w *wish, pools []*pool) (placement, bool) {
 	var fallback [2]*pool // by preference
 	for _, p := range pools {
+		if p.Source != nil {
+			if w.refused[p.Name] == nil && p.selects(w.req.Labels) && w.fits(p) {
+				return placement{pool: p}, true
+			}
+			continue
+		}
 		first := p.offers(w.families[0])
 		second := w.n == 2 && p.offers(w.families[1])
 		if !first && !second || !p.selects(w.req.Labels) {
 			continue
 		}
-		if w.n == 1 {
-			return placementOf(p, p.lowest(w.families[0])), true
+		room := w.roomIn(p)
+		if room < 1 {
+			continue
 		}
-		if first && second {
-			return placementOf(p, p.lowest(IPv4), p.lowest(IPv6)), true
+		if w.n == 1 {
+			return placementOf(p, p.next(w.families[0], w.req.Owner)), true
+		}
+		if first && second && room > 1 {
+			return placementOf(p, p.next(IPv4, w.req.Owner), p.next(IPv6, w.req.Owner)), true
 		}
 		if first && fallback[0] == nil {
 			fallback[0] = p
@@ -224,8 +318,15 @@ func choose(w *wish, pools []*pool) (placement, bool) {
 	}
 	for i, p := range fallback {
 		if p != nil && w.partial() {
-			return placementOf(p, p.lowest(w.families[i])), true
+			return placementOf(p, p.next(w.families[i], w.req.Owner)), true
 		}
 	}
 	return placement{}, false
+}
+
+// fits reports that the limits let the request have what it would accept of
+// fresh addresses of p.
+func (w *wish) fits(p *pool) bool {
+	room := w.roomIn(p)
+	return room >= w.n || room > 0 && w.partial()
 }

@@ -11,16 +11,23 @@ import (
 type pool struct {
 	Pool
 	namespaces []string // of the scope, sorted
+	parts      []Range  // Ranges without what Exclude takes from them
 	rank       int      // place in the order of choice
 	spaces     [2]space
-	opaqueUsed [2]int64 // addresses held under the name of an opaque pool
+	strays     [2]int64       // addresses held under the name of the pool that its spaces do not have
+	tallies    map[string]int // with a limit: how many addresses a namespace holds
 }
 
 func newPool(cfg Pool) *pool {
 	p := &pool{Pool: cfg}
 	p.Ranges = slices.Clone(cfg.Ranges)
 	if cfg.Opaque {
-		p.Ranges = nil
+		p.Ranges, p.Exclude, p.Reserve, p.Source = nil, nil, nil, nil
+	}
+	p.Exclude, p.Reserve = slices.Clone(p.Exclude), slices.Clone(p.Reserve)
+	p.parts = without(p.Ranges, p.Exclude)
+	if p.LimitPerNamespace > 0 {
+		p.tallies = map[string]int{}
 	}
 	if cfg.Scope != nil {
 		scope := *cfg.Scope
@@ -34,14 +41,22 @@ func newPool(cfg Pool) *pool {
 // build makes the spaces, or takes over those of old if they are the same, so
 // that an edit of a scope or a priority costs little.
 func (p *pool) build(old *pool) (reused bool) {
-	if old != nil && old.AvoidBuggyIPs == p.AvoidBuggyIPs && slices.Equal(old.Ranges, p.Ranges) {
+	if old != nil && old.AvoidBuggyIPs == p.AvoidBuggyIPs && slices.Equal(old.Ranges, p.Ranges) &&
+		slices.Equal(old.parts, p.parts) && slices.Equal(old.Reserve, p.Reserve) {
 		p.spaces = old.spaces
 		return true
 	}
-	p.spaces[0] = newSpace(IPv4, p.Ranges, p.AvoidBuggyIPs)
-	p.spaces[1] = newSpace(IPv6, p.Ranges, p.AvoidBuggyIPs)
+	p.spaces[0] = newSpace(IPv4, p.parts, p.AvoidBuggyIPs)
+	p.spaces[1] = newSpace(IPv6, p.parts, p.AvoidBuggyIPs)
 	return false
 }
+
+// closed reports that nobody new gets an address of p, however it is asked for.
+func (p *pool) closed() bool { return p.Opaque || p.Drain }
+
+// trusts reports that a claim for an address outside of all pools is believed
+// when it names p.
+func (p *pool) trusts() bool { return p.Opaque || p.Source != nil || p.Displaced == PolicyKeep }
 
 // serves reports whether the scope of p lets the request in.
 func (p *pool) serves(w *wish) bool {
@@ -70,18 +85,30 @@ func (p *pool) selects(labels map[string]string) bool {
 func (p *pool) has(f Family) bool    { return len(p.spaces[f.index()].blocks) > 0 }
 func (p *pool) offers(f Family) bool { return !p.spaces[f.index()].free.empty() }
 
-// lowest returns the address that p gives next; offers(f) must hold.
-func (p *pool) lowest(f Family) netip.Addr {
+// next returns the address that p gives an owner next; offers(f) must hold.
+func (p *pool) next(f Family, o Owner) netip.Addr {
 	s := &p.spaces[f.index()]
+	if p.Order == OrderSpread {
+		return address(f, s.at(s.free.from(spot(o, s.last))))
+	}
 	return address(f, s.at(s.free.min()))
 }
 
 func (p *pool) usage() Usage {
-	if p.Opaque {
-		v4, v6 := p.opaqueUsed[0], p.opaqueUsed[1]
-		return Usage{V4: Count{Total: v4, Used: v4}, V6: Count{Total: v6, Used: v6}}
+	return Usage{V4: p.spaces[0].count().plus(p.strays[0]), V6: p.spaces[1].count().plus(p.strays[1])}
+}
+
+// plus counts n more that are used.
+func (c Count) plus(n int64) Count {
+	c.Total, c.Used = saturated(c.Total, n), saturated(c.Used, n)
+	return c
+}
+
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
 	}
-	return Usage{V4: p.spaces[0].count(), V6: p.spaces[1].count()}
+	return a + b
 }
 
 // table is one set of pools in force: replaced as a whole by SetPools.
@@ -89,6 +116,10 @@ type table struct {
 	ordered []*pool // by rank
 	byName  map[string]*pool
 	index   *index
+	ghosts  map[string]*pool // removed pools with holders that keep their addresses
+
+	reservedTo  [2]map[u128][]Owner // by family and address
+	reservedFor map[Owner][]keptAddr
 
 	// Pools for automatic choice, by rank. Those with a scope are found by
 	// namespace, so that pools of other tenants cost nothing.
@@ -122,6 +153,7 @@ func newTable(cfg []Pool, old *table) (t *table, fresh map[*pool]bool) {
 		t.enlist(p)
 	}
 	t.index = newIndex(t.ordered)
+	t.reserve()
 	return t, fresh
 }
 
@@ -142,7 +174,7 @@ func (p *pool) order() int {
 
 func (t *table) enlist(p *pool) {
 	switch {
-	case p.Manual || p.Opaque:
+	case p.Manual || p.closed():
 	case p.Scope == nil:
 		t.open = append(t.open, p)
 	case p.Scope.AnyNamespace:

@@ -64,6 +64,6 @@ func TestConcurrentUse(t *testing.T) {
 		_, err := a.SetPools(pools)
 		require.NoError(t, err)
 		usage, _ := a.Usage(name)
-		assert.Equal(t, Usage{Count{total[0], 0, total[0]}, Count{total[1], 0, total[1]}}, usage)
+		assert.Equal(t, Usage{Count{total[0], 0, total[0], 0}, Count{total[1], 0, total[1], 0}}, usage)
 	}
 }

@@ -373,5 +373,5 @@ func TestMetalLB1984RestartsInRandomOrder(t *testing.T) {
 		a = next
 	}
 	usage, _ := a.Usage("p")
-	assert.Equal(t, Usage{Count{32, 32, 0}, Count{32, usage.V6.Used, 32 - usage.V6.Used}}, usage)
+	assert.Equal(t, Usage{Count{32, 32, 0, 0}, Count{32, usage.V6.Used, 32 - usage.V6.Used, 0}}, usage)
 }

@@ -3,6 +3,7 @@ package allocator
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 )
 
@@ -41,8 +42,9 @@ func (a *Allocator) SetPools(pools []Pool) (displaced []Displaced, err error) {
 //
 // A holder whose addresses all are in one of the new pools keeps them, whatever
 // the name of the pool (Renamed) and whether or not that would serve it anew.
-// So does a holder under an opaque pool that remains, while its addresses are
-// in no other. Everyone else is displaced: the holding is over.
+// So does a holder under a pool that is opaque, has a Source or keeps displaced
+// holders (PolicyKeep), while its addresses are in no other. Everyone else is
+// displaced: the holding is over.
 func (a *Allocator) ReplacePools(pools []Pool) (Change, error) {
 	if err := joinFaults(ValidatePools(pools)); err != nil {
 		return Change{}, err
@@ -66,6 +68,7 @@ type move struct {
 
 func (a *Allocator) replace(pools []Pool) (displaced []Displaced, moved []move) {
 	t, fresh := newTable(pools, a.table)
+	t.ghosts = map[string]*pool{}
 	for _, h := range a.owners {
 		p, err := t.successor(h, fresh)
 		if err != nil {
@@ -78,16 +81,18 @@ func (a *Allocator) replace(pools []Pool) (displaced []Displaced, moved []move) 
 		h.pool = p
 	}
 	slices.SortFunc(displaced, func(x, y Displaced) int { return cmp.Compare(x.Owner, y.Owner) })
-	for _, d := range displaced {
-		h := a.owners[d.Owner]
-		for _, addr := range h.list() {
-			a.vacate(addr, h)
-		}
-		delete(a.owners, d.Owner)
+	a.table = t
+	lost := make([]*holding, len(displaced))
+	for i, d := range displaced {
+		lost[i] = a.owners[d.Owner]
+		a.lose(lost[i], fresh)
 		a.log.Info("address lost by a change of pools", "owner", d.Owner, "addrs", d.Addrs, "pool", d.Pool, "why", d.Why)
 	}
-	a.table = t
 	a.settle(fresh)
+	a.resettle(fresh)
+	for _, h := range lost {
+		a.retireLost(h)
+	}
 	a.log.Info("pools replaced", "pools", len(pools), "displaced", len(displaced), "renamed", len(moved))
 	return displaced, moved
 }
@@ -101,15 +106,65 @@ func (t *table) displace(h *holding, why error) Displaced {
 
 // successor returns the pool under which h goes on.
 func (t *table) successor(h *holding, fresh map[*pool]bool) (*pool, error) {
-	same := t.byName[h.pool.Name]
-	if same != nil && !same.Opaque && !fresh[same] {
+	name := h.pool.Name
+	same := t.byName[name]
+	if same != nil && !fresh[same] && !h.stray {
 		return same, nil
 	}
-	return t.home(h.list(), h.pool.Name)
+	p, err := t.containing(h.list())
+	if h.stray = err != nil; !h.stray {
+		return p, nil
+	}
+	if p := t.trusting(h.list(), name); p != nil {
+		return p, nil
+	}
+	if same != nil || h.pool.Displaced != PolicyKeep || t.elsewhere(h.list(), nil) {
+		return nil, err
+	}
+	ghost := t.ghosts[name]
+	if ghost == nil {
+		ghost = newPool(Pool{Name: name, Opaque: true, Displaced: PolicyKeep})
+		ghost.Source = h.pool.Source
+		ghost.rank = len(t.ordered) + len(t.ghosts)
+		t.ghosts[name] = ghost
+	}
+	return ghost, nil
 }
 
-// settle puts what is held into the fresh spaces, and shared addresses in the
-// new order.
+// lose ends a holding that the new pools have no place for, while the fresh
+// spaces are not in use yet.
+func (a *Allocator) lose(h *holding, fresh map[*pool]bool) {
+	delete(a.owners, h.owner)
+	for _, addr := range h.list() {
+		if !a.vacate(addr, h) {
+			continue
+		}
+		f, n := FamilyOf(addr), number(addr)
+		if p, pos, usable := a.table.index.find(f, n); p != nil && usable && !fresh[p] && p.Name == h.pool.Name {
+			p.spaces[f.index()].give(pos)
+			if a.table.reserved(f, n) {
+				p.spaces[f.index()].keep(pos)
+			}
+		}
+	}
+}
+
+// retireLost is retire for a holding that ended with the pools of before: one of
+// its addresses may still be in a pool.
+func (a *Allocator) retireLost(h *holding) {
+	for _, addr := range h.list() {
+		switch _, held := a.held[FamilyOf(addr).index()][number(addr)]; {
+		case held:
+		case h.pool.Source != nil:
+			a.owe(h.pool, h.owner, []netip.Addr{addr})
+		default:
+			a.rest(h.owner, addr)
+		}
+	}
+}
+
+// settle puts what is held into the fresh spaces, counts what is limited, and
+// puts shared addresses in the new order.
 func (a *Allocator) settle(fresh map[*pool]bool) {
 	taken := map[*pool]*[2][]u128{}
 	for p := range fresh {
@@ -117,18 +172,28 @@ func (a *Allocator) settle(fresh map[*pool]bool) {
 	}
 	for f, family := range []Family{IPv4, IPv6} {
 		for n, t := range a.held[f] {
-			p, pos := t.pool(), n
-			switch {
-			case p.Opaque:
-				p.opaqueUsed[f]++
-			case fresh[p]:
-				_, pos, _ = a.table.index.find(family, n)
-				taken[p][f] = append(taken[p][f], pos)
-			case t.slot != nil:
-				pos = t.slot.pos
+			h := t.any()
+			p := h.pool
+			if fresh[p] || h.stray {
+				in, pos, usable := a.table.index.find(family, n)
+				stray := in != p || !usable
+				if stray {
+					p.strays[f]++
+					pos = n
+				} else if fresh[p] {
+					taken[p][f] = append(taken[p][f], pos)
+				}
+				if t.slot != nil {
+					t.slot.pos, t.slot.stray = pos, stray
+				}
 			}
 			if t.slot != nil {
-				t.slot.pool, t.slot.pos = p, pos
+				t.slot.pool = p
+			}
+			if p.tallies != nil {
+				for ns := range t.namespaces() {
+					p.tallies[ns]++
+				}
 			}
 		}
 	}
@@ -136,8 +201,20 @@ func (a *Allocator) settle(fresh map[*pool]bool) {
 		for f := range positions {
 			p.spaces[f].refill(positions[f])
 		}
+		a.withhold(p)
 	}
 	for _, g := range a.groups {
 		slices.SortFunc(g.slots, (*slot).cmp)
+	}
+}
+
+// withhold keeps the reserved addresses of p that nobody holds.
+func (a *Allocator) withhold(p *pool) {
+	for _, r := range p.Reserve {
+		f := FamilyOf(r.Addr)
+		_, pos, _ := a.table.index.find(f, number(r.Addr))
+		if s := &p.spaces[f.index()]; s.free.has(pos) { // and not held, nor reserved for another as well
+			s.keep(pos)
+		}
 	}
 }

@@ -118,7 +118,7 @@ func TestReplacePoolsKeepsSharing(t *testing.T) {
 	require.Len(t, change.Renamed, 4)
 	assert.Equal(t, addrs("10.44.0.6"), mustAssign(t, a, want("n", key("k"), tcp(9))).Addrs)
 	usage, _ := a.Usage("q")
-	assert.Equal(t, Count{4, 2, 2}, usage.V4)
+	assert.Equal(t, Count{4, 2, 2, 0}, usage.V4)
 	_, err = a.Assign(want("m", at("10.44.0.5"), key("k"), tcp(1)))
 	require.ErrorContains(t, err, "port TCP/1 of 10.44.0.5 is in use by o1")
 
@@ -170,7 +170,7 @@ func TestOpaquePool(t *testing.T) {
 	require.NoError(t, claim("c", "p", "198.51.100.7"))
 	requireHeld(t, a, "c", "r", "198.51.100.7")
 	usage, _ := a.Usage("p")
-	assert.Equal(t, Usage{Count{1, 1, 0}, Count{1, 1, 0}}, usage)
+	assert.Equal(t, Usage{Count{1, 1, 0, 0}, Count{1, 1, 0, 0}}, usage)
 
 	assert.Equal(t, "p", mustAssign(t, a, want("a", key("k"))).Pool, "kept")
 	assert.Equal(t, "r", mustAssign(t, a, want("d", key("k"))).Pool, "not joined")

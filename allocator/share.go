@@ -2,6 +2,8 @@ package allocator
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"sort"
@@ -10,11 +12,13 @@ import (
 // holding is what one owner holds. It is replaced, never changed, except that
 // SetPools may put it under another pool.
 type holding struct {
-	owner Owner
-	pool  *pool
-	addrs [2]netip.Addr // the second is zero when there is one only
-	group *group        // nil without a sharing key
-	ports []Port        // nil without a sharing key
+	owner     Owner
+	namespace string
+	pool      *pool
+	addrs     [2]netip.Addr // the second is zero when there is one only
+	group     *group        // nil without a sharing key
+	ports     []Port        // nil without a sharing key
+	stray     bool          // the pool does not contain all of addrs
 }
 
 func (h *holding) list() []netip.Addr {
@@ -22,6 +26,11 @@ func (h *holding) list() []netip.Addr {
 		return h.addrs[:]
 	}
 	return h.addrs[:1]
+}
+
+// hasAll reports that the placement has no address that h does not hold.
+func (h *holding) hasAll(pl placement) bool {
+	return slices.Contains(h.list(), pl.addrs[0]) && (!pl.addrs[1].IsValid() || slices.Contains(h.list(), pl.addrs[1]))
 }
 
 func (h *holding) assignment() Assignment {
@@ -35,15 +44,31 @@ type tenant struct {
 	slot  *slot
 }
 
-// pool returns the pool of the holders, which is one.
-func (t tenant) pool() *pool {
+// any returns one of the holders.
+func (t tenant) any() *holding {
 	if t.alone != nil {
-		return t.alone.pool
+		return t.alone
 	}
 	for h := range t.slot.members {
-		return h.pool
+		return h
 	}
 	return nil
+}
+
+// firstOther names the first holder other than self.
+func (t tenant) firstOther(self *holding) Owner {
+	if t.alone != nil {
+		return t.alone.owner
+	}
+	return t.slot.first(self).owner
+}
+
+// namespaces yields those of the holders, each once.
+func (t tenant) namespaces() iter.Seq[string] {
+	if t.slot != nil {
+		return maps.Keys(t.slot.namespaces)
+	}
+	return func(yield func(string) bool) { yield(t.alone.namespace) }
 }
 
 // slot is an address that is open to the members of a group.
@@ -52,14 +77,31 @@ type slot struct {
 	pool    *pool
 	family  Family
 	addr    netip.Addr
-	pos     u128 // in the pool; the number of the address when that is opaque
+	pos     u128 // in the pool; of a stray, its number
+	stray   bool // the pool does not contain the address: nobody can join
 	members map[*holding]struct{}
 	ports   map[Port]*holding
+	// namespaces counts the members.
+	namespaces map[string]int
+}
+
+func newSlot(h *holding, addr netip.Addr, pos u128, stray bool) *slot {
+	return &slot{
+		group: h.group, pool: h.pool, family: FamilyOf(addr), addr: addr, pos: pos, stray: stray,
+		members: map[*holding]struct{}{}, ports: map[Port]*holding{}, namespaces: map[string]int{},
+	}
 }
 
 // cmp orders slots as addresses are chosen.
 func (s *slot) cmp(o *slot) int {
-	return cmp.Or(cmp.Compare(s.pool.rank, o.pool.rank), cmp.Compare(s.family, o.family), s.pos.cmp(o.pos))
+	strays := func(s *slot) int {
+		if s.stray {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(s.pool.rank, o.pool.rank), cmp.Compare(s.family, o.family),
+		cmp.Compare(strays(s), strays(o)), s.pos.cmp(o.pos))
 }
 
 // first returns the first member by name other than self, nil if there is none.
@@ -110,6 +152,7 @@ func (g *group) drop(s *slot) {
 // join makes h a member of s; its ports must be free there.
 func (s *slot) join(h *holding) {
 	s.members[h] = struct{}{}
+	s.namespaces[h.namespace]++
 	for _, p := range h.ports {
 		if s.ports[p] == nil {
 			s.ports[p] = h
@@ -120,6 +163,9 @@ func (s *slot) join(h *holding) {
 
 func (s *slot) leave(h *holding) {
 	delete(s.members, h)
+	if s.namespaces[h.namespace]--; s.namespaces[h.namespace] == 0 {
+		delete(s.namespaces, h.namespace)
+	}
 	for _, p := range h.ports {
 		if s.ports[p] == h {
 			delete(s.ports, p)
@@ -187,57 +233,45 @@ func (a *Allocator) join(w *wish, within *pool) (placement, bool) {
 	if g == nil || w.hopeless(g) {
 		return placement{}, false
 	}
-	var mixed, single placement
+	var pr pairing
 	for i := 0; i < len(g.slots); {
 		p := g.slots[i].pool
 		end := i + sort.Search(len(g.slots)-i, func(k int) bool { return g.slots[i+k].pool != p })
 		slots := g.slots[i:end]
 		i = end
-		if p.Opaque || within != nil && p != within || !p.serves(w) {
+		if p.closed() || within != nil && p != within || !p.serves(w) {
 			continue
 		}
-		free, present := w.joinable(slots)
-		if w.n == 1 {
-			if s := free[w.families[0].index()]; s != nil {
-				return placementOf(p, s.addr), true
-			}
-			continue
+		free, present := a.joinable(w, slots)
+		if present[0] && present[1] && (!free[0].IsValid() || !free[1].IsValid()) && w.n == 2 {
+			continue // both or neither of an address pair
 		}
-		switch {
-		case free[0] != nil && free[1] != nil:
-			return placementOf(p, free[0].addr, free[1].addr), true
-		case present[0] && present[1]:
-			// Both or neither of an address pair.
-		default:
-			joined := cmp.Or(free[0], free[1])
-			if joined == nil {
-				continue
-			}
-			if mixed.pool == nil && p.givesTo(w) && p.offers(joined.family.other()) {
-				mixed = placementOf(p, inOrder(joined.addr, p.lowest(joined.family.other()))...)
-			}
-			if single.pool == nil {
-				single = placementOf(p, joined.addr)
-			}
+		if pl, ok := pr.offer(a, w, p, free); ok {
+			return pl, true
 		}
 	}
-	if mixed.pool != nil {
-		return mixed, true
-	}
-	return single, w.req.Partial && single.pool != nil
+	return pr.best(w)
 }
 
-// joinable returns the first slot of each wanted family that admits the
-// request, and the families of which there is any slot.
-func (w *wish) joinable(slots []*slot) (free [2]*slot, present [2]bool) {
+// joinable returns the first address of each wanted family in slots of one pool
+// that admits the request, and the families of which there is any.
+func (a *Allocator) joinable(w *wish, slots []*slot) (free [2]netip.Addr, present [2]bool) {
 	for _, s := range slots {
+		if s.stray {
+			continue
+		}
 		f := s.family.index()
 		present[f] = true
-		if free[f] == nil && w.wants(s.family) && s.admits(w) {
-			free[f] = s
+		if !free[f].IsValid() && w.wants(s.family) && a.welcomes(s, w) {
+			free[f] = s.addr
 		}
 	}
 	return free, present
+}
+
+// welcomes reports whether the request, of the group of s, can join.
+func (a *Allocator) welcomes(s *slot, w *wish) bool {
+	return s.admits(w) && a.cost(w, s.addr) <= w.roomIn(s.pool) && a.barred(s.addr, w) == nil
 }
 
 // hopeless reports that, in every wanted family, some wanted port is taken on
@@ -269,7 +303,7 @@ func (a *Allocator) partnerSlot(w *wish, cur *holding, first netip.Addr) *slot {
 				continue
 			}
 			s := a.held[f.index()][number(addr)].slot
-			if (best == nil || s.cmp(best) < 0) && s.admits(w) {
+			if !s.stray && (best == nil || s.cmp(best) < 0) && a.welcomes(s, w) {
 				best = s
 			}
 		}

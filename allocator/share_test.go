@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -274,12 +275,12 @@ func TestConflictErrorData(t *testing.T) {
 		req  Request
 		want ConflictError
 	}{
-		{want("c", at("10.44.0.1"), key("k"), tcp(80)), ConflictError{addr, "z", Port{"TCP", 80}, ReasonPort, "k"}},
-		{want("c", at("10.44.0.1"), key("k"), backend("b")), ConflictError{addr, "m", Port{}, ReasonBackendKey, "k"}},
-		{want("c", at("10.44.0.1"), key("x")), ConflictError{addr, "m", Port{}, ReasonSharingKey, "k"}},
-		{want("c", at("10.44.0.1")), ConflictError{addr, "m", Port{}, ReasonGroup, "k"}},
-		{want("c", at("10.44.0.2")), ConflictError{addr.Next(), "alone", Port{}, ReasonBusy, ""}},
-		{want("c", at("10.44.0.2"), key("k")), ConflictError{addr.Next(), "alone", Port{}, ReasonHolderAlone, ""}},
+		{want("c", at("10.44.0.1"), key("k"), tcp(80)), ConflictError{addr, "z", Port{"TCP", 80}, ReasonPort, "k", time.Time{}}},
+		{want("c", at("10.44.0.1"), key("k"), backend("b")), ConflictError{addr, "m", Port{}, ReasonBackendKey, "k", time.Time{}}},
+		{want("c", at("10.44.0.1"), key("x")), ConflictError{addr, "m", Port{}, ReasonSharingKey, "k", time.Time{}}},
+		{want("c", at("10.44.0.1")), ConflictError{addr, "m", Port{}, ReasonGroup, "k", time.Time{}}},
+		{want("c", at("10.44.0.2")), ConflictError{addr.Next(), "alone", Port{}, ReasonBusy, "", time.Time{}}},
+		{want("c", at("10.44.0.2"), key("k")), ConflictError{addr.Next(), "alone", Port{}, ReasonHolderAlone, "", time.Time{}}},
 	} {
 		_, err := a.Assign(tt.req)
 		var conflict *ConflictError

@@ -17,7 +17,8 @@ type space struct {
 	blocks []block // in the order of allocation, none empty
 	last   u128    // the last position, if there is a block
 	free   spanSet
-	used   u128 // positions taken
+	used   u128  // positions taken
+	kept   int64 // positions that are neither free nor taken
 }
 
 // block is a range as a run of positions.
@@ -79,7 +80,12 @@ func (s *space) coordinates(r Range) (first, last u128, ok bool) {
 
 // excluded reports whether the pool contains address n and must not use it.
 func (s *space) excluded(n u128) bool {
-	return s.skip && (n.lo&0xff == 0 || n.lo&0xff == 0xff)
+	return s.skip && buggy(s.family, n)
+}
+
+// buggy reports an IPv4 address that ends in .0 or .255.
+func buggy(f Family, n u128) bool {
+	return f == IPv4 && (n.lo&0xff == 0 || n.lo&0xff == 0xff)
 }
 
 // at returns the number of the address at a position.
@@ -92,21 +98,36 @@ func (s *space) at(pos u128) u128 {
 	return u128{lo: coordinate.lo/usablePer256<<8 + coordinate.lo%usablePer256 + 1}
 }
 
+// take makes a position taken, which was free or kept.
 func (s *space) take(pos u128) {
-	if s.free.take(pos) {
-		s.used = s.used.next()
+	if !s.free.take(pos) {
+		s.kept--
 	}
+	s.used = s.used.next()
 }
 
+// give makes a taken position free.
 func (s *space) give(pos u128) {
 	s.free.give(pos)
 	s.used = s.used.prev()
 }
 
-// refill makes exactly the given positions taken.
+// keep withholds a free position.
+func (s *space) keep(pos u128) {
+	s.free.take(pos)
+	s.kept++
+}
+
+// unkeep makes a kept position free.
+func (s *space) unkeep(pos u128) {
+	s.free.give(pos)
+	s.kept--
+}
+
+// refill makes exactly the given positions taken, and all others free.
 func (s *space) refill(taken []u128) {
 	slices.SortFunc(taken, u128.cmp)
-	s.free, s.used = spanSet{}, u128{lo: uint64(len(taken))}
+	s.free, s.used, s.kept = spanSet{}, u128{lo: uint64(len(taken))}, 0
 	if len(s.blocks) == 0 {
 		return
 	}
@@ -128,10 +149,10 @@ func (s *space) count() Count {
 		return Count{}
 	}
 	total, used := sizeOf(s.last), s.used
-	c := Count{Total: total, Used: used.saturate(), Free: total}
-	if used != (u128{}) {
-		// last + 1 - used, without the overflow that a /0 would cause.
-		c.Free = s.last.sub(used.prev()).saturate()
+	c := Count{Total: total, Used: used.saturate(), Free: total, Kept: s.kept}
+	if gone := used.add(u128{lo: uint64(s.kept)}); gone != (u128{}) {
+		// last + 1 - gone, without the overflow that a /0 would cause.
+		c.Free = s.last.sub(gone.prev()).saturate()
 	}
 	return c
 }
@@ -159,7 +180,7 @@ func newIndex(pools []*pool) *index {
 		for f := range p.spaces {
 			s := &p.spaces[f]
 			base := u128{}
-			for _, r := range p.Ranges {
+			for _, r := range p.parts {
 				if FamilyOf(r.From) != s.family {
 					continue
 				}

@@ -48,7 +48,7 @@ func TestCapacity(t *testing.T) {
 			a := newTest(t, Pool{Name: "p", Ranges: mustRanges(t, tt.ranges...), AvoidBuggyIPs: tt.avoid})
 			usage, ok := a.Usage("p")
 			require.True(t, ok)
-			assert.Equal(t, Usage{Count{tt.v4, 0, tt.v4}, Count{tt.v6, 0, tt.v6}}, usage)
+			assert.Equal(t, Usage{Count{tt.v4, 0, tt.v4, 0}, Count{tt.v6, 0, tt.v6, 0}}, usage)
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestUsage(t *testing.T) {
 	a := newTest(t, Pool{Name: "p", Ranges: mustRanges(t, "10.44.0.0/30", "fd44::/126")})
 	mustAssign(t, a, Request{Owner: "a", Families: []Family{IPv4}})
 	usage, _ := a.Usage("p")
-	assert.Equal(t, Usage{Count{4, 1, 3}, Count{4, 0, 4}}, usage)
+	assert.Equal(t, Usage{Count{4, 1, 3, 0}, Count{4, 0, 4, 0}}, usage)
 	_, ok := a.Usage("q")
 	assert.False(t, ok)
 

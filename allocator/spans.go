@@ -36,6 +36,20 @@ func (s *spanSet) min() u128 {
 	return n.spans[0].from
 }
 
+// from returns the lowest position at or after pos or, if there is none, the
+// lowest of all; the set must not be empty.
+func (s *spanSet) from(pos u128) u128 {
+	below, above := s.around(pos)
+	switch {
+	case below != nil && !below.to.less(pos):
+		return pos
+	case above != nil:
+		return above.from
+	default:
+		return s.min()
+	}
+}
+
 // around returns the last span that starts at or below pos and the first that
 // starts above it; nil where there is none. The pointers are good until the
 // next insert or remove.

@@ -3,6 +3,7 @@ package allocator
 import (
 	"net/netip"
 	"strconv"
+	"time"
 )
 
 // Owner names the holder of addresses. It is opaque to this package; the
@@ -95,6 +96,93 @@ type Pool struct {
 	// version is a rejected one. Adopt accepts addresses that are claimed under
 	// its name, and nothing new is given from it. Ranges are ignored.
 	Opaque bool
+
+	// Exclude lists addresses of Ranges that the pool does not have after all.
+	// Parts outside of Ranges mean nothing. A holder of an address that becomes
+	// excluded is displaced, as if the pool had shrunk.
+	Exclude []Range
+	// Reserve keeps addresses for owners that may not exist yet.
+	Reserve []Reservation
+	// Order is how the pool chooses among its free addresses.
+	Order Order
+	// Drain closes the pool: those who hold an address of it keep it, and
+	// nobody gets one, not even by name, by reservation or by sharing.
+	Drain bool
+	// Quarantine is how long an address rests after its last holder let it go.
+	// Until then only that holder can have it again. Zero: not at all.
+	Quarantine time.Duration
+	// LimitPerNamespace is how many addresses of the pool the owners of one
+	// namespace may hold together; one that several of them share counts once.
+	// A request beyond it fails with a LimitError. Who holds more when the limit
+	// comes or sinks keeps them. Zero: no limit. See also Limits.
+	LimitPerNamespace int
+	// Displaced says what becomes of holders when an edit takes the address out
+	// of the pool, or when the pool is removed.
+	Displaced Policy
+	// Source gives the addresses of the pool in place of Ranges, which must be
+	// empty then, as must Exclude and Reserve. See the interface.
+	Source Source
+}
+
+// Reservation keeps an address of a pool for an owner, whether that exists yet
+// or not. Nobody else gets it, though one who holds it already keeps it until
+// release. The owner gets it with the first request that it fits, before any
+// other address and even from a Manual pool; scope, drain and limits bind as
+// ever. Several owners of one address are several reservations: if they share a
+// SharingKey, they hold it together.
+type Reservation struct {
+	Addr  netip.Addr
+	Owner Owner
+}
+
+// Order is how a pool chooses among its free addresses.
+type Order uint8
+
+const (
+	// OrderLowest takes the first free address in the order of Ranges. The default.
+	OrderLowest Order = iota
+	// OrderSpread takes the first free address from a place on that depends on
+	// the name of the owner alone, so that an owner that is made again, or
+	// served by another process, tends to get the same address again.
+	OrderSpread
+)
+
+// String returns "lowest" or "spread".
+func (o Order) String() string {
+	switch o {
+	case OrderLowest:
+		return "lowest"
+	case OrderSpread:
+		return "spread"
+	default:
+		return "Order(" + strconv.Itoa(int(o)) + ")"
+	}
+}
+
+// Policy is what becomes of the holders that a change of pools displaces.
+type Policy uint8
+
+const (
+	// PolicyReassign ends the holding; the next Assign finds another address. The default.
+	PolicyReassign Policy = iota
+	// PolicyKeep lets the holder keep its addresses under the name of the pool
+	// until it releases them, unless one of them is in another pool now. Nobody
+	// can join it there. The policy is that of the pool as edited, and for a
+	// pool that was removed the one it had. Adopt honours it as well, for a pool
+	// that exists: a record that claims the pool is believed.
+	PolicyKeep
+)
+
+// String returns "reassign" or "keep".
+func (p Policy) String() string {
+	switch p {
+	case PolicyReassign:
+		return "reassign"
+	case PolicyKeep:
+		return "keep"
+	default:
+		return "Policy(" + strconv.Itoa(int(p)) + ")"
+	}
 }
 
 // Port is what two sharers of an address must not have in common.
@@ -126,7 +214,8 @@ type Request struct {
 	// contain Addresses when both are given. Empty: any.
 	Pool string
 	// Claim is used by Adopt alone: the pool that the record of the past names.
-	// It matters when that pool is opaque. Empty: Pool.
+	// It matters when that pool is opaque, has a Source, or keeps displaced
+	// holders. Empty: Pool.
 	Claim string
 	// Ports are the ports that the owner uses on its addresses. They matter
 	// with a SharingKey only; an owner without ports may share as well.
@@ -148,7 +237,7 @@ type Assignment struct {
 	// Addrs holds one address, or one of each family. IPv4 comes first when the
 	// pair was chosen automatically; explicit and adopted pairs keep the order
 	// in which they were given, and an address that completes a pair goes last.
-	// The slice belongs to the caller.
+	// The slice belongs to the caller, but for what Allocator.All yields.
 	Addrs []netip.Addr
 }
 
@@ -157,4 +246,9 @@ type Usage struct{ V4, V6 Count }
 
 // Count counts distinct addresses of one family: one that is shared counts
 // once. Every field is exact up to 2^63-1 and stays there above.
-type Count struct{ Total, Used, Free int64 }
+//
+// Kept are the addresses that nobody holds and that are not free either: they
+// are reserved or rest in quarantine. Total is Used and Free and Kept. Drain
+// changes none of them. Addresses that are held under the name of the pool
+// outside of its ranges, see Pool.Opaque, Policy and Source, are Total and Used.
+type Count struct{ Total, Used, Free, Kept int64 }

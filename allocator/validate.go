@@ -45,7 +45,10 @@ func (v *validator) judgeAlone() {
 		if p.Scope != nil && slices.Contains(p.Scope.Services, nil) {
 			blame(Range{}, ErrPoolScope)
 		}
-		if p.Opaque {
+		for _, err := range p.settingFaults() {
+			blame(Range{}, fmt.Errorf("%w: %w", ErrPoolSetting, err))
+		}
+		if p.Opaque || p.Source != nil {
 			continue
 		}
 		if len(p.Ranges) == 0 {
@@ -56,7 +59,57 @@ func (v *validator) judgeAlone() {
 				blame(r, fmt.Errorf("%w: %w", ErrPoolRange, err))
 			}
 		}
+		for _, r := range p.Exclude {
+			if err := r.check(); err != nil {
+				blame(r, fmt.Errorf("%w: %w", ErrPoolExclude, err))
+			}
+		}
+		for i := range p.Reserve {
+			if err := p.reserveFault(i); err != nil {
+				blame(Range{}, fmt.Errorf("%w: %w", ErrPoolReserve, err))
+			}
+		}
 	}
+}
+
+// settingFaults judges the fields that are no addresses.
+func (p *Pool) settingFaults() []error {
+	var faults []error
+	if p.Order > OrderSpread {
+		faults = append(faults, fmt.Errorf("order %v is unknown; use OrderLowest or OrderSpread", p.Order))
+	}
+	if p.Displaced > PolicyKeep {
+		faults = append(faults, fmt.Errorf("policy %v is unknown; use PolicyReassign or PolicyKeep", p.Displaced))
+	}
+	if p.Quarantine < 0 {
+		faults = append(faults, fmt.Errorf("quarantine %v is negative; use 0 for none", p.Quarantine))
+	}
+	if p.LimitPerNamespace < 0 {
+		faults = append(faults, fmt.Errorf("limit per namespace %d is negative; use 0 for none", p.LimitPerNamespace))
+	}
+	if p.Source != nil && len(p.Ranges)+len(p.Exclude)+len(p.Reserve) > 0 {
+		faults = append(faults, errors.New("a source stands in for ranges, exclusions and reservations; use one or the other"))
+	}
+	return faults
+}
+
+// reserveFault judges the reservation of index i.
+func (p *Pool) reserveFault(i int) error {
+	r := p.Reserve[i]
+	contains := func(in Range) bool { return in.Contains(r.Addr) }
+	switch {
+	case r.Owner == "":
+		return fmt.Errorf("%s is for no owner", r.Addr)
+	case slices.Contains(p.Reserve[:i], r):
+		return fmt.Errorf("%s for %s is there twice", r.Addr, r.Owner)
+	case !slices.ContainsFunc(p.Ranges, contains):
+		return fmt.Errorf("%s is not in the pool", r.Addr)
+	case slices.ContainsFunc(p.Exclude, contains):
+		return fmt.Errorf("%s is excluded from the pool", r.Addr)
+	case p.AvoidBuggyIPs && buggy(FamilyOf(r.Addr), number(r.Addr)):
+		return fmt.Errorf("%s ends in .0 or .255, which the pool avoids", r.Addr)
+	}
+	return nil
 }
 
 // extent is a range of a pool as numbers.
@@ -131,7 +184,7 @@ func (v *validator) judge(i int, list, good []extent) {
 func (v *validator) clusters() [][]extent {
 	var all []extent
 	for i := range v.pools {
-		if len(v.faults[i]) > 0 || v.pools[i].Opaque {
+		if len(v.faults[i]) > 0 || v.pools[i].Opaque || v.pools[i].Source != nil {
 			continue
 		}
 		for _, r := range v.pools[i].Ranges {

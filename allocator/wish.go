@@ -13,6 +13,9 @@ type wish struct {
 	families [2]Family // wanted, in order of preference
 	n        int       // how many
 	ports    []Port    // normalised; nil without a sharing key
+
+	room    int              // how many more addresses the namespace may hold in all pools
+	refused map[string]error // by pool: what its source answered
 }
 
 func newWish(req *Request) (wish, error) {

@@ -65,7 +65,7 @@ type process struct {
 	t     testing.TB
 	ns    *netnstest.NS
 	cmd   *exec.Cmd
-	ended chan error
+	ended chan struct{}
 	log   bytes.Buffer
 }
 
@@ -76,15 +76,16 @@ func (p *process) start(path string, args ...string) {
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error, 1), make(chan error, 1)
+	started, ended := make(chan error, 1), make(chan struct{})
 	go func() {
-		ended <- p.ns.Do(func() error {
+		defer close(ended)
+		_ = p.ns.Do(func() error {
 			err := cmd.Start()
 			started <- err
 			if err != nil {
 				return err
 			}
-			return cmd.Wait()
+			return cmd.Wait() // nil or not: it is killed in the end
 		})
 	}()
 	require.NoError(p.t, <-started)
@@ -97,7 +98,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = <-p.ended
+	<-p.ended
 	if p.t.Failed() {
 		p.t.Logf("%s said:\n%s", p.cmd.Path, p.log.String())
 	}

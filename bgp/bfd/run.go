@@ -78,14 +78,18 @@ func (l *listener) close() error {
 func (m *Monitor) loop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var again time.Time // when to look at the sockets
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.wake:
+			again = time.Time{}
 		case <-timer.C:
 		}
-		again := m.sync(ctx)
+		if !time.Now().Before(again) {
+			again = m.sync(ctx)
+		}
 		m.mu.Lock()
 		m.planned = earlier(again, m.advance(time.Now()))
 		timer.Reset(max(time.Until(m.planned), pause))

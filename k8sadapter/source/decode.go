@@ -6,10 +6,10 @@ import (
 	"path"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
 )
@@ -160,11 +160,14 @@ func (d *decoder) document(c chunk, h header) document {
 	if h.name != "" {
 		doc.key = key{info.kind, h.namespace, h.name}
 	}
-	obj := info.newObject()
-	strict, err := kjson.UnmarshalStrict(c.json, obj)
+	obj, strict, err := info.decode(h.gvk, c.json)
 	if err != nil {
 		doc.placeholder = placeholderFor(info, c.json, h)
 		doc.rejected = problem(fmt.Errorf("%w: does not decode as %s: %w", ErrInvalid, h.gvk.Kind, err))
+		return doc
+	}
+	if secret, ok := obj.(*corev1.Secret); ok && secret.Type != corev1.SecretTypeBasicAuth {
+		doc.ignored = problem(fmt.Errorf("%w: its type is %q; only those of type %s are read", ErrForeignSecret, secret.Type, corev1.SecretTypeBasicAuth))
 		return doc
 	}
 	for _, unknown := range strict {

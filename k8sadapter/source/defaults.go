@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 )
 
 // The cluster IPs that a Service of a manifest gets when it names none. They
@@ -44,7 +45,26 @@ func setDefaults(info kindInfo, obj object) {
 		}
 	case *v1beta1.IPAddressPool:
 		setIfNil(&o.Spec.AutoAssign, true)
+	case *v1beta2.BGPPeer:
+		setIfZero(&o.Spec.Port, 179)
+	case *v1beta1.BGPAdvertisement:
+		setIfNil(&o.Spec.AggregationLength, 32)
+		setIfNil(&o.Spec.AggregationLengthV6, 128)
+	case *corev1.Secret:
+		defaultSecret(o)
 	}
+}
+
+// defaultSecret moves stringData, which an API server only takes and never
+// shows, to where it belongs.
+func defaultSecret(s *corev1.Secret) {
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for name, value := range s.StringData {
+		s.Data[name] = []byte(value)
+	}
+	s.StringData = nil
 }
 
 func defaultNamespace(ns *corev1.Namespace) {

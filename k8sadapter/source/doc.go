@@ -36,8 +36,10 @@
 // or a git-sync checkout works. Streams of documents and Lists are taken apart.
 // Fields get the defaults of the API server and of the CRDs. Beyond those:
 //
-//   - An object without a namespace lives in "default", a metallb.io object in
-//     MetalLB's namespace. metallb.io objects elsewhere are ignored.
+//   - An object without a namespace lives in "default", a metallb.io object or a
+//     Secret in MetalLB's namespace. Those of other namespaces are ignored, and
+//     so are Secrets of another type than kubernetes.io/basic-auth.
+//   - A BGPPeer of v1beta1 is converted to v1beta2.
 //   - Every namespace in use exists; without a manifest it has no labels but
 //     kubernetes.io/metadata.name.
 //   - A Service without cluster IPs gets synthetic ones ([SyntheticClusterIPv4],
@@ -77,7 +79,8 @@
 // that is what a file looks like while it is being written. To delete the
 // objects of a file, delete the file or leave a comment in it. The versions
 // kept are written to kept.json in the state directory, so a restart in the
-// middle of an edit loses nothing either. While anything is unreadable no
+// middle of an edit loses nothing either; only what holds a password (a Secret,
+// a BGPPeer with a password) is not written. While anything is unreadable no
 // overlay is removed. A rejected IPAddressPool of which no good version is known
 // is served with its identity and without addresses, so that its reader rejects
 // it too instead of taking it for deleted.

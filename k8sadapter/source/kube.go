@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 )
 
 // KubeConfig configures the provider that talks to an API server.
@@ -43,6 +45,7 @@ type Kube struct {
 	core      rest.Interface
 	discovery rest.Interface
 	metallb   rest.Interface
+	metallb2  rest.Interface // v1beta2
 	events    *eventSender
 	running   atomic.Bool
 }
@@ -67,9 +70,13 @@ func NewKube(cfg KubeConfig) (*Kube, error) {
 	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
 		config.WarningHandlerWithContext = warningLogger{cfg.Logger}
 	}
-	metallb, err := metallbClient(config)
+	metallb, err := metallbClient(config, v1beta1.GroupVersion(), v1beta1.AddToScheme)
 	if err != nil {
-		return nil, fmt.Errorf("source: kube: client of metallb.io: %w", err)
+		return nil, fmt.Errorf("source: kube: client of metallb.io/v1beta1: %w", err)
+	}
+	metallb2, err := metallbClient(config, v1beta2.GroupVersion(), v1beta2.AddToScheme)
+	if err != nil {
+		return nil, fmt.Errorf("source: kube: client of metallb.io/v1beta2: %w", err)
 	}
 	// The core kinds come as protobuf, which costs a fraction of JSON to read.
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -85,20 +92,20 @@ func NewKube(cfg KubeConfig) (*Kube, error) {
 		core:      client.CoreV1().RESTClient(),
 		discovery: client.DiscoveryV1().RESTClient(),
 		metallb:   metallb,
+		metallb2:  metallb2,
 		events: newEventSender(client.CoreV1(),
 			corev1.EventSource{Component: cfg.Component, Host: cfg.Host}, cfg.Logger),
 	}, nil
 }
 
-// metallbClient builds a REST client for the kinds of metallb.io, which an API
-// server speaks in JSON only.
-func metallbClient(config *rest.Config) (rest.Interface, error) {
+// metallbClient builds a REST client for the kinds of a version of metallb.io,
+// which an API server speaks in JSON only.
+func metallbClient(config *rest.Config, version schema.GroupVersion, register func(*runtime.Scheme) error) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
+	if err := register(scheme); err != nil {
 		return nil, err
 	}
 	metallb := rest.CopyConfig(config)
-	version := v1beta1.GroupVersion()
 	metallb.GroupVersion = &version
 	metallb.APIPath = "/apis"
 	metallb.ContentType = runtime.ContentTypeJSON
@@ -112,22 +119,31 @@ func metallbClient(config *rest.Config) (rest.Interface, error) {
 
 // ListerWatcher serves a kind to client-go's reflectors and informers: all
 // objects of the cluster, but metallb.io objects of MetalLB's namespace only.
-// The first list of Services is a quorum read.
+// The first list of Services is a quorum read. A kind of BGP that the API server
+// does not serve counts as empty until it does.
 func (k *Kube) ListerWatcher(kind Kind) cache.ListerWatcher {
 	info, ok := infoOf(kind)
 	if !ok {
 		panic(fmt.Sprintf("source: no such kind: %q", kind))
 	}
-	client, namespace := k.core, metav1.NamespaceAll
-	switch {
-	case info.scope == metallbScoped:
+	client, namespace, filter := k.core, metav1.NamespaceAll, fields.Everything()
+	if info.scope == metallbScoped {
 		client, namespace = k.metallb, k.namespace
-	case kind == EndpointSlices:
-		client = k.discovery
 	}
-	lw := cache.NewListWatchFromClient(client, string(kind), namespace, fields.Everything())
-	if kind == Services {
+	switch kind {
+	case EndpointSlices:
+		client = k.discovery
+	case BGPPeers:
+		client = k.metallb2
+	case Secrets:
+		client, filter = k.core, fields.OneTermEqualSelector("type", string(corev1.SecretTypeBasicAuth))
+	}
+	lw := cache.NewListWatchFromClient(client, string(kind), namespace, filter)
+	switch {
+	case kind == Services:
 		return quorumFirst(lw)
+	case info.optional:
+		return &optional{ListerWatcherWithContext: lw, info: info, logger: k.logger, retry: absentRetry}
 	}
 	return lw
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -212,6 +213,12 @@ func TestKubeListsTheRightPlaces(t *testing.T) {
 		Namespaces:       "/api/v1/namespaces",
 		IPAddressPools:   "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools",
 		L2Advertisements: "/apis/metallb.io/v1beta1/namespaces/metallb-system/l2advertisements",
+
+		BGPPeers:          "/apis/metallb.io/v1beta2/namespaces/metallb-system/bgppeers",
+		BGPAdvertisements: "/apis/metallb.io/v1beta1/namespaces/metallb-system/bgpadvertisements",
+		BFDProfiles:       "/apis/metallb.io/v1beta1/namespaces/metallb-system/bfdprofiles",
+		Communities:       "/apis/metallb.io/v1beta1/namespaces/metallb-system/communities",
+		Secrets:           "/api/v1/namespaces/metallb-system/secrets",
 	}
 	require.Len(t, lists, len(Kinds()))
 	for kind, path := range lists {
@@ -230,6 +237,7 @@ func TestKubeListsTheRightPlaces(t *testing.T) {
 			require.NoError(t, err)
 			assert.IsType(t, info.newList(), got)
 			assert.Equal(t, path, server.got()[0].Path)
+			assert.Equal(t, kind == Secrets, strings.Contains(server.got()[0].Query, "fieldSelector=type%3Dkubernetes.io%2Fbasic-auth"))
 			if kind != Services {
 				return
 			}

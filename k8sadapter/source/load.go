@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 )
 
 // Set is the content of a directory of manifests at one moment, statuses and
@@ -23,6 +24,12 @@ type Set struct {
 	Namespaces       []*corev1.Namespace
 	IPAddressPools   []*v1beta1.IPAddressPool
 	L2Advertisements []*v1beta1.L2Advertisement
+
+	BGPPeers          []*v1beta2.BGPPeer // those of v1beta1 are converted
+	BGPAdvertisements []*v1beta1.BGPAdvertisement
+	BFDProfiles       []*v1beta1.BFDProfile
+	Communities       []*v1beta1.Community
+	Secrets           []*corev1.Secret // of type kubernetes.io/basic-auth
 
 	// Rejected documents are YAML but not what they claim to be, or describe
 	// what another document describes already.
@@ -100,5 +107,15 @@ func (s *Set) add(obj object) {
 		s.IPAddressPools = append(s.IPAddressPools, o)
 	case *v1beta1.L2Advertisement:
 		s.L2Advertisements = append(s.L2Advertisements, o)
+	case *v1beta2.BGPPeer:
+		s.BGPPeers = append(s.BGPPeers, o)
+	case *v1beta1.BGPAdvertisement:
+		s.BGPAdvertisements = append(s.BGPAdvertisements, o)
+	case *v1beta1.BFDProfile:
+		s.BFDProfiles = append(s.BFDProfiles, o)
+	case *v1beta1.Community:
+		s.Communities = append(s.Communities, o)
+	case *corev1.Secret:
+		s.Secrets = append(s.Secrets, o)
 	}
 }

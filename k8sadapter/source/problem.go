@@ -30,6 +30,8 @@ var (
 	ErrUnknownKind = errors.New("unknown kind")
 	// ErrForeignNamespace: a metallb.io object outside MetalLB's namespace.
 	ErrForeignNamespace = errors.New("outside the MetalLB namespace")
+	// ErrForeignSecret: a Secret that cannot hold the password of a BGPPeer.
+	ErrForeignSecret = errors.New("not a Secret of Herald's")
 	// ErrUnreadable: a file or directory could not be read.
 	ErrUnreadable = errors.New("cannot be read")
 	// ErrEmptied: a file that described objects is empty. It counts as being

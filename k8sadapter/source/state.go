@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 )
 
 // storedOverlay is an overlay as it stands on the disk.
@@ -214,12 +217,24 @@ type keptObject struct {
 	Object   json.RawMessage `json:"object"`
 }
 
+// holdsSecret says that an object must not be written where others can read it.
+// Its last good version does not outlive the process: a peer is then held back.
+func holdsSecret(obj object) bool {
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		return true
+	case *v1beta2.BGPPeer:
+		return o.Spec.Password != ""
+	}
+	return false
+}
+
 // writeKept stores the versions that are kept although their documents are no
 // longer good. Without any there is no file.
 func (f *Files) writeKept() {
 	var keys []key
 	for k, e := range f.entries {
-		if e.kept {
+		if e.kept && !holdsSecret(e.obj) {
 			keys = append(keys, k)
 		}
 	}

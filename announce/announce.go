@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -34,6 +35,9 @@ const (
 	DefaultInterval = 1100 * time.Millisecond
 	DefaultRate     = 250_000
 	DefaultResync   = 30 * time.Second
+
+	// DefaultClaimGrace is longer than the burst that announces an address by default.
+	DefaultClaimGrace = 5 * time.Second
 )
 
 // Config configures an [Announcer]. The zero value is good.
@@ -63,6 +67,23 @@ type Config struct {
 	// means DefaultResync.
 	Resync time.Duration
 
+	// ConflictPolicy says what to do about another host that claims an address. The
+	// zero value is Report.
+	ConflictPolicy ConflictPolicy
+
+	// ClaimGrace is how long claims of another host are thought to be part of a move.
+	// In this time after an address was gained or announced anew, here, they are those
+	// of its last holder. Of other claims those are no conflict after which the address
+	// is given up or announced anew within this time: they are those of its next holder.
+	// Zero means DefaultClaimGrace; less than a burst takes gives false alarms.
+	ClaimGrace time.Duration
+
+	// Known reports whether claims of a MAC are to be expected, because a live member
+	// has it that is taking an address over or giving it up. They are no conflicts. It
+	// is called by one goroutine, with no lock held and not for every frame. Nil knows
+	// none: then ClaimGrace alone tells a move from a conflict.
+	Known func(mac net.HardwareAddr) bool
+
 	// Open gives the links and sockets; Run calls it once and closes what it
 	// returns. Nil means the kernel's, which needs CAP_NET_RAW.
 	Open func() (Network, error)
@@ -86,6 +107,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"Refresh", int64(c.Refresh)},
 		{"Rate", int64(c.Rate)},
 		{"Resync", int64(c.Resync)},
+		{"ClaimGrace", int64(c.ClaimGrace)},
 	} {
 		if f.val < 0 {
 			errs = append(errs, fmt.Errorf("announce: Config.%s is negative (%d)", f.name, f.val))
@@ -98,6 +120,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Interval, DefaultInterval)
 	setDefault(&c.Rate, DefaultRate)
 	setDefault(&c.Resync, DefaultResync)
+	setDefault(&c.ClaimGrace, DefaultClaimGrace)
 	if c.Open == nil {
 		c.Open = openKernel
 	}
@@ -106,6 +129,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.ConflictPolicy > Yield {
+		errs = append(errs, fmt.Errorf("announce: Config.ConflictPolicy is unknown (%d)", c.ConflictPolicy))
 	}
 	return c, errors.Join(errs...)
 }
@@ -131,6 +157,14 @@ type Announcer struct {
 	linksChanged chan struct{} // capacity 1, for the user
 	addrsChanged chan struct{} // capacity 1, for Run
 	started      atomic.Bool
+	start        time.Time // when it was made
+
+	macs             atomic.Pointer[map[mac]struct{}] // of all links of the host
+	claims           chan claim                       // from the packet path to the watcher
+	heldChanged      chan struct{}                    // capacity 1, for the watcher
+	conflicts        atomic.Pointer[[]Conflict]
+	conflictsChanged chan struct{} // capacity 1, for the user
+	inquiries        atomic.Pointer[inquiries]
 
 	// mu orders changes of the table with changes of the ports, so that each
 	// address is announced once on each port. The packet path never takes it.
@@ -152,9 +186,17 @@ func New(cfg Config) (*Announcer, error) {
 		log:          cfg.Logger,
 		linksChanged: make(chan struct{}, 1),
 		addrsChanged: make(chan struct{}, 1),
+		start:        time.Now(),
+
+		claims:           make(chan claim, claimBuffer),
+		heldChanged:      make(chan struct{}, 1),
+		conflictsChanged: make(chan struct{}, 1),
 	}
 	a.table.Store(&table{})
 	a.links.Store(new([]Link))
+	a.macs.Store(new(map[mac]struct{}))
+	a.conflicts.Store(new([]Conflict))
+	a.inquiries.Store(new(inquiries))
 	return a, nil
 }
 
@@ -186,6 +228,7 @@ func (a *Announcer) SetAddrs(ads []Advertisement) error {
 		p.announce(next.arrivals(old, p.link.Name))
 	}
 	notify(a.addrsChanged)
+	notify(a.heldChanged)
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ndp"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/bpf"
 )
 
 // The cast of the byte vectors.
@@ -263,46 +262,6 @@ func requireAdvertisement(t testing.TB, frame []byte) {
 	require.True(t, na.Override)
 	require.Equal(t, netip.MustParseAddr(vip6), na.TargetAddress)
 	require.Equal(t, []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Target, Addr: net.HardwareAddr(ownMAC().bytes())}}, na.Options)
-}
-
-func TestFilters(t *testing.T) {
-	ask, ns := arpRequest(), nsFrame()
-	for _, tc := range []struct {
-		name     string
-		protocol Protocol
-		frame    []byte
-		want     bool
-	}{
-		{"ARP request", ARP, ask, true},
-		{"ARP probe", ARP, edit(ask, 28, 0, 0, 0, 0), true},
-		{"ARP reply", ARP, edit(ask, 21, 2), false},
-		{"ARP for InfiniBand", ARP, edit(ask, 15, 32), false},
-		{"ARP for IPv6", ARP, edit(ask, 16, 0x86, 0xdd), false},
-		{"ARP with long addresses", ARP, edit(ask, 19, 16), false},
-		{"short ARP", ARP, ask[:20], false},
-		{"NS to the ARP socket", ARP, ns, false},
-		{"NS", NDP, ns, true},
-		{"NA", NDP, edit(ns, 54, 136), false},
-		{"routed NS", NDP, edit(ns, 21, 64), false},
-		{"NS with code", NDP, edit(ns, 55, 1), false},
-		{"UDP", NDP, edit(ns, 20, 17), false},
-		{"IPv4", NDP, edit(ns, 12, 8, 0), false},
-		{"short NS", NDP, ns[:50], false},
-		{"ARP to the NDP socket", NDP, ask, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			vm, err := bpf.NewVM(program(filterFor(tc.protocol)))
-			require.NoError(t, err)
-			n, err := vm.Run(tc.frame)
-			require.NoError(t, err)
-			require.Equal(t, tc.want, n >= len(tc.frame))
-			require.Equal(t, tc.want, n > 0)
-		})
-	}
-	for _, p := range []Protocol{ARP, NDP} {
-		_, err := kernelFilter(p)
-		require.NoError(t, err)
-	}
 }
 
 // FuzzARP: whatever arrives, a handler neither panics nor answers anything but a

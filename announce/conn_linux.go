@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,7 +25,7 @@ func (k *kernel) Listen(l Link, p Protocol) (Conn, error) {
 	if p == NDP {
 		etherType = typeIPv6
 	}
-	filter, err := kernelFilter(p)
+	filter, err := kernelFilter(p, nil)
 	if err != nil {
 		return nil, fmt.Errorf("assemble filter: %w", err)
 	}
@@ -40,7 +41,7 @@ func (k *kernel) Listen(l Link, p Protocol) (Conn, error) {
 	if err := tune(rc, l.Index, p); err != nil {
 		return nil, errors.Join(err, pc.Close())
 	}
-	return newPacketConn(pc, rc), nil
+	return newPacketConn(pc, rc, p), nil
 }
 
 // tune enlarges the receive buffer and, for NDP, takes all multicast from the
@@ -130,16 +131,20 @@ func (b *mmsgBatch) run(frames [][]byte, whole bool, rw func(func(uintptr) bool)
 
 // A packetConn reads and writes frames in batches.
 type packetConn struct {
-	pc     *packet.Conn
-	rc     syscall.RawConn
-	closed atomic.Bool
-	recv   *mmsgBatch
-	mu     sync.Mutex // serializes writers
-	send   *mmsgBatch
+	pc       *packet.Conn
+	rc       syscall.RawConn
+	protocol Protocol
+	closed   atomic.Bool
+	recv     *mmsgBatch
+	mu       sync.Mutex // serializes writers
+	send     *mmsgBatch
 }
 
-func newPacketConn(pc *packet.Conn, rc syscall.RawConn) *packetConn {
-	return &packetConn{pc: pc, rc: rc, recv: newMmsgBatch(unix.SYS_RECVMMSG), send: newMmsgBatch(unix.SYS_SENDMMSG)}
+func newPacketConn(pc *packet.Conn, rc syscall.RawConn, p Protocol) *packetConn {
+	return &packetConn{
+		pc: pc, rc: rc, protocol: p,
+		recv: newMmsgBatch(unix.SYS_RECVMMSG), send: newMmsgBatch(unix.SYS_SENDMMSG),
+	}
 }
 
 func (c *packetConn) ReadFrames(frames [][]byte) (int, error) {
@@ -168,6 +173,18 @@ func (c *packetConn) WriteFrames(frames [][]byte) (int, error) {
 		}
 	}
 	return sent, nil
+}
+
+// LetClaims replaces the filter; see claimFilter.
+func (c *packetConn) LetClaims(of []netip.Prefix) error {
+	filter, err := kernelFilter(c.protocol, of)
+	if err != nil {
+		return fmt.Errorf("assemble filter: %w", err)
+	}
+	if err := c.pc.SetBPF(filter); err != nil {
+		return c.failed("set filter", err)
+	}
+	return nil
 }
 
 func (c *packetConn) failed(op string, err error) error {

@@ -55,10 +55,27 @@
 // opened anew and everything on it is announced again.
 //
 // Each link has one AF_PACKET socket for ARP and one for NDP, with kernel filters
-// that pass nothing but well-formed questions, and a plain ICMPv6 socket that
-// joins the solicited-node groups, so that switches which snoop MLD forward the
-// questions. Failures are per link and family: they are counted, logged once and
+// that pass nothing but well-formed questions and, of answers and announcements,
+// those of addresses in at most 16 prefixes that cover what is held. A plain ICMPv6
+// socket joins the solicited-node groups, so that switches which snoop MLD forward
+// the questions. Failures are per link and family: they are counted, logged once and
 // retried, and never stop anything else.
+//
+// # Conflicts
+//
+// Another host that claims an announced address is told by Conflicts: with an ARP
+// packet from the address (RFC 5227 section 2.4), an advertisement, a solicitation
+// from the address, or a question whether it may take it. A claim of a member that
+// takes the address over is none; since this package knows no members, a conflict
+// is what outlasts Config.ClaimGrace. Config.ConflictPolicy says what else to do.
+// Detection is as good as what can be heard: a host that answers only those who ask
+// is not noticed before it speaks on its own.
+//
+// # Probes
+//
+// Probe asks the links who has an address. It is a way to know whether the holder of
+// an address is still there: a node whose announcer is dead answers for its own
+// addresses, but no longer for this one.
 //
 // # Concurrency and limits
 //
@@ -67,7 +84,7 @@
 // Run opens every socket on the goroutine that called it: lock that goroutine to
 // a thread in another network namespace to serve that namespace.
 //
-// There is no protection against two holders of one address; deciding who holds
-// it is the caller's part. Linux only: elsewhere Run returns an error that wraps
+// Two holders of one address are reported, not prevented; deciding who holds it is
+// the caller's part. Linux only: elsewhere Run returns an error that wraps
 // [errors.ErrUnsupported], unless Config.Open supplies a [Network].
 package announce

@@ -251,6 +251,7 @@ func TestTakeOver(t *testing.T) {
 		resolves(t, client, "eth0", addr, macs[a])
 	}
 	for range 2 {
+		before := holder.Stats().Drops[announce.DropUnknown]
 		require.NoError(t, holder.SetAddrs(nil))
 		require.NoError(t, other.SetAddrs(ads(vip4, vip6)))
 		holder, other = other, holder
@@ -258,6 +259,8 @@ func TestTakeOver(t *testing.T) {
 			resolves(t, client, "eth0", addr, macs[holder])
 		}
 		require.Zero(t, requests(holder, addr4()), "the client did not have to ask")
+		// A frame that is read late must not count as a question after the next move.
+		eventually(t, func() bool { return other.Stats().Drops[announce.DropUnknown] > before }, "the loser does not hear the new holder")
 		require.Empty(t, other.Stats().Addresses)
 	}
 }

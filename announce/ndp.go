@@ -45,7 +45,7 @@ func groupMAC(group netip.Addr) mac {
 // The checks are those of RFC 4861 section 7.1.1. A solicitation without a source
 // link-layer option is answered to the source of its frame.
 func answerNDP(dst, frame []byte, t *table, link string, own mac) ([]byte, *entry, DropReason) {
-	icmp, why := solicitation(frame, own)
+	icmp, why := neighbourMessage(frame, own, typeNS)
 	if why != 0 {
 		return dst, nil, why
 	}
@@ -58,7 +58,7 @@ func answerNDP(dst, frame []byte, t *table, link string, own mac) ([]byte, *entr
 		return dst, nil, DropLink
 	}
 	src, to := netip.AddrFrom16([16]byte(frame[22:])), netip.AddrFrom16([16]byte(frame[38:]))
-	slla, ok := sourceLinkAddr(icmp[nsLen:])
+	slla, ok := linkAddr(icmp[nsLen:], optSLLA)
 	if !ok || checksum(src, to, icmp) != 0 || src.IsMulticast() {
 		return dst, nil, DropMalformed
 	}
@@ -81,10 +81,11 @@ func answerNDP(dst, frame []byte, t *table, link string, own mac) ([]byte, *entr
 	return appendAdvertisement(dst, asker, own, e.addr, src, true), e, 0
 }
 
-// solicitation returns the ICMPv6 message of a frame that looks like a
-// neighbour solicitation for this host. The checksum and options are not
-// checked yet: foreign solicitations are dropped before that work.
-func solicitation(frame []byte, own mac) ([]byte, DropReason) {
+// neighbourMessage returns the ICMPv6 message of a frame that looks like a
+// solicitation or, as kind says, an advertisement for this host; they have one
+// form. The checksum and options are not checked yet: messages about foreign
+// addresses are dropped before that work.
+func neighbourMessage(frame []byte, own mac, kind byte) ([]byte, DropReason) {
 	if len(frame) < icmpStart+nsLen || binary.BigEndian.Uint16(frame[12:]) != typeIPv6 ||
 		frame[14]>>4 != 6 || frame[20] != protoICMPv6 {
 		return nil, DropMalformed
@@ -95,7 +96,7 @@ func solicitation(frame []byte, own mac) ([]byte, DropReason) {
 	if mac(frame[6:12]) == own {
 		return nil, DropEcho
 	}
-	if frame[icmpStart] != typeNS {
+	if frame[icmpStart] != kind {
 		return nil, DropNotRequest
 	}
 	if frame[21] != hopLimit {
@@ -108,16 +109,16 @@ func solicitation(frame []byte, own mac) ([]byte, DropReason) {
 	return frame[icmpStart : icmpStart+size], 0
 }
 
-// sourceLinkAddr walks the options and returns the source link-layer address,
-// or the zero mac without one. It is not ok if an option is truncated or has
+// linkAddr walks the options and returns the link-layer address in those of the
+// given type, or the zero mac without one. It is not ok if an option is truncated or has
 // length zero. The contents of all others are ignored, as the RFC demands, and
 // therefore not handed to a parser that might reject them.
-func sourceLinkAddr(options []byte) (found mac, ok bool) {
+func linkAddr(options []byte, option byte) (found mac, ok bool) {
 	for len(options) > 0 {
 		if len(options) < 8 || options[1] == 0 || len(options) < int(options[1])*8 {
 			return mac{}, false
 		}
-		if options[0] == optSLLA && options[1] == 1 {
+		if options[0] == option && options[1] == 1 {
 			found = mac(options[2:8])
 		}
 		options = options[int(options[1])*8:]
@@ -139,11 +140,16 @@ func appendAdvertisement(dst []byte, to, own mac, target, dstIP netip.Addr, soli
 		TargetAddress: target,
 		Options:       []ndp.Option{&ndp.LinkLayerAddress{Direction: ndp.Target, Addr: net.HardwareAddr(own[:])}},
 	}, target, dstIP)
-	dst = appendEther(dst, to, own, typeIPv6)
+	return appendIPv6(appendEther(dst, to, own, typeIPv6), target, dstIP, body)
+}
+
+// appendIPv6 appends an ICMPv6 message in its IPv6 header, with the hop limit of
+// neighbour discovery.
+func appendIPv6(dst []byte, src, to netip.Addr, body []byte) []byte {
 	dst = append(dst, 6<<4, 0, 0, 0)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(body)))
 	dst = append(dst, protoICMPv6, hopLimit)
-	src16, dst16 := target.As16(), dstIP.As16()
+	src16, dst16 := src.As16(), to.As16()
 	dst = append(dst, src16[:]...)
 	dst = append(dst, dst16[:]...)
 	return append(dst, body...)

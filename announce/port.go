@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
 	"time"
 )
 
@@ -69,7 +70,7 @@ func (p *port) listen(nw Network, protocol Protocol, slot **responder) {
 	p.a.mu.Lock()
 	defer p.a.mu.Unlock()
 	*slot = r
-	r.queue.add(r.mine(p.a.table.Load().all), p.a.cfg.Repeat)
+	r.burst(p.a.table.Load().all)
 }
 
 // backOff plans the next attempt if something is broken, later each time.
@@ -91,8 +92,22 @@ func (p *port) hurry() {
 	}
 }
 
-// work does what is due: retries, and the next batch of joins.
+// responder returns what serves the family of an address; nil if its socket is not
+// open. The caller holds Announcer.mu.
+func (p *port) responder(addr netip.Addr) *responder {
+	if addr.Is4() {
+		return p.arp
+	}
+	return p.ndp
+}
+
+// work does what is due: filters, retries, and the next batch of joins.
 func (p *port) work(nw Network) {
+	for _, r := range []*responder{p.arp, p.ndp} {
+		if r != nil {
+			r.narrow()
+		}
+	}
 	now := time.Now()
 	if !p.retry.IsZero() && !now.Before(p.retry) {
 		p.retry = time.Time{}
@@ -142,7 +157,7 @@ func (p *port) next() time.Time {
 func (p *port) announce(entries iter.Seq[*entry]) {
 	for _, r := range []*responder{p.arp, p.ndp} {
 		if r != nil {
-			r.queue.add(r.mine(entries), p.a.cfg.Repeat)
+			r.burst(entries)
 		}
 	}
 }

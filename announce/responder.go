@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,16 +29,21 @@ type responder struct {
 	own      mac
 	conn     Conn
 	queue    *queue
+	asks     chan ask
 
-	writeFailing sync.Once // warn once in the life of a socket
-	closed       chan struct{}
-	wg           sync.WaitGroup
+	filterMu sync.Mutex
+	filtered []netip.Prefix // what the kernel lets through beside questions
+
+	writeFailing, filterFailing sync.Once // warn once in the life of a socket
+
+	closed chan struct{}
+	wg     sync.WaitGroup
 }
 
 func startResponder(a *Announcer, l Link, ln *lane, p Protocol, conn Conn) *responder {
 	r := &responder{
 		a: a, protocol: p, link: l.Name, lane: ln, own: l.mac(), conn: conn,
-		closed: make(chan struct{}),
+		closed: make(chan struct{}), asks: make(chan ask, claimBuffer),
 	}
 	r.queue = newQueue(a.cfg.Interval, r.held)
 	r.wg.Go(r.read)
@@ -109,7 +115,9 @@ func (r *responder) answer(frames [][]byte, out *answers) {
 	if r.protocol == NDP {
 		reply = answerNDP
 	}
+	inquiries := *r.a.inquiries.Load()
 	for _, frame := range frames {
+		r.hear(frame, t, inquiries)
 		i := len(out.frames)
 		b, e, why := reply(out.buf[i][:0], frame, t, r.link, r.own)
 		if e == nil {
@@ -118,6 +126,10 @@ func (r *responder) answer(frames [][]byte, out *answers) {
 		}
 		c := e.cell(r.lane.slot)
 		c.requests.Add(1)
+		if c.yielded.Load() {
+			r.lane.drops[DropYielded].Add(1)
+			continue
+		}
 		out.frames, out.cells = append(out.frames, b), append(out.cells, c)
 	}
 	if len(out.frames) == 0 {
@@ -132,6 +144,79 @@ func (r *responder) answer(frames [][]byte, out *answers) {
 	}
 }
 
+// hear passes on what a frame says about who has an address, if the address is
+// announced here or somebody inquires.
+func (r *responder) hear(frame []byte, t *table, inquiries inquiries) {
+	peek, claimant := peekARP, claimantARP
+	if r.protocol == NDP {
+		peek, claimant = peekNDP, claimantNDP
+	}
+	addr, kind := peek(frame)
+	if kind == 0 {
+		return
+	}
+	e := t.lookup(addr)
+	held := e != nil && e.allows(r.link)
+	if !held && len(inquiries) == 0 {
+		return
+	}
+	by, ok := claimant(frame, r.own)
+	if !ok || r.a.own(by) {
+		return
+	}
+	if kind != ClaimProbe {
+		inquiries.tell(addr, r.link, by)
+	}
+	if held {
+		r.a.claimed(e, claim{spot: spot{addr, r.lane}, by: by, kind: kind})
+	}
+}
+
+// A claimFilter is a Conn that can keep what only claims an address from waking
+// the reader. It lets through what claims an address in one of the prefixes. A Conn
+// that is none lets everything through.
+type claimFilter interface {
+	LetClaims(of []netip.Prefix) error
+}
+
+// narrow keeps the filter to what is held or inquired at present.
+func (r *responder) narrow() {
+	conn, ok := r.conn.(claimFilter)
+	if !ok {
+		return
+	}
+	r.filterMu.Lock()
+	defer r.filterMu.Unlock()
+	of := slices.Concat(r.a.table.Load().prefixes(r.protocol), r.a.inquiries.Load().prefixes(r.protocol))
+	if slices.Equal(of, r.filtered) {
+		return
+	}
+	err := conn.LetClaims(of)
+	switch {
+	case err == nil:
+		r.filtered = of
+	case !errors.Is(err, net.ErrClosed):
+		r.a.counters.filter.Add(1)
+		r.filterFailing.Do(func() {
+			r.a.log.Warn("cannot set filter, conflicts may go unnoticed", "link", r.link, "protocol", r.protocol.String(), "err", err)
+		})
+	}
+}
+
+// burst queues a new announcement of the entries that are this responder's. The
+// caller holds Announcer.mu.
+func (r *responder) burst(entries iter.Seq[*entry]) {
+	now := int64(r.a.clock())
+	r.queue.add(func(yield func(*entry) bool) {
+		for e := range r.mine(entries) {
+			e.cell(r.lane.slot).announced.Store(now)
+			if !yield(e) {
+				return
+			}
+		}
+	}, r.a.cfg.Repeat)
+}
+
 // send announces what is queued until the responder is closed.
 func (r *responder) send() {
 	var (
@@ -143,6 +228,7 @@ func (r *responder) send() {
 	)
 	defer timer.Stop()
 	for {
+		r.writeProbes(buf)
 		var wait time.Duration
 		rounds, wait = r.queue.take(rounds[:0], cap(rounds), time.Now())
 		if len(rounds) == 0 {
@@ -172,12 +258,17 @@ func (r *responder) send() {
 	}
 }
 
-// held returns the present tenure of an address that this link announces.
+// held returns the present tenure of an address that this link announces and has
+// not yielded.
 func (r *responder) held(addr netip.Addr) *tenure {
-	if e := r.a.table.Load().lookup(addr); e != nil && e.allows(r.link) {
-		return e.tenure
+	e := r.a.table.Load().lookup(addr)
+	if e == nil || !e.allows(r.link) {
+		return nil
 	}
-	return nil
+	if c := e.find(r.lane.slot); c != nil && c.yielded.Load() {
+		return nil
+	}
+	return e.tenure
 }
 
 func (r *responder) appendRound(frames, buf [][]byte, d round) [][]byte {

@@ -170,7 +170,11 @@ func listenFrames(b *testing.B, ns *netnstest.NS, link string, op uint32) (*pack
 			conditions = append(conditions,
 				condition{0, 4, binary.BigEndian.Uint32(own[:4])}, condition{4, 2, uint32(binary.BigEndian.Uint16(own[4:]))})
 		}
-		filter, err := bpf.Assemble(program(conditions))
+		var prog []bpf.Instruction
+		for _, c := range conditions {
+			prog = append(prog, c.check()...)
+		}
+		filter, err := bpf.Assemble(append(prog, bpf.RetConstant{Val: 1 << 16}))
 		if err != nil {
 			return err
 		}
@@ -182,7 +186,7 @@ func listenFrames(b *testing.B, ns *netnstest.NS, link string, op uint32) (*pack
 		if err != nil {
 			return errors.Join(err, pc.Close())
 		}
-		c = newPacketConn(pc, rc)
+		c = newPacketConn(pc, rc, ARP)
 		return tune(rc, ifi.Index, ARP)
 	})
 	if err != nil {

@@ -28,15 +28,18 @@ func (a *Announcer) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("announce: %w", err)
 	}
+	var watching sync.WaitGroup
 	defer func() {
 		err = errors.Join(err, closePorts(a.setPorts(nil)))
 		a.releaseLanes()
 		a.setLinks(nil)
+		watching.Wait()
 		err = errors.Join(err, nw.Close())
 	}()
 	if err := a.sync(nw); err != nil {
 		return err
 	}
+	watching.Go(func() { (&watcher{a: a, disputes: make(map[spot]*dispute)}).run(ctx) })
 	a.loop(ctx, nw)
 	return nil
 }
@@ -121,6 +124,7 @@ func (a *Announcer) sync(nw Network) error {
 	if err != nil {
 		return fmt.Errorf("announce: list links: %w", err)
 	}
+	a.setMACs(links)
 	links = slices.DeleteFunc(links, func(l Link) bool { return unusable(l, a.exclude) != "" })
 	slices.SortFunc(links, func(x, y Link) int { return x.Index - y.Index })
 
@@ -171,6 +175,7 @@ func (a *Announcer) setPorts(ports []*port) (old []*port) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	old, a.ports = a.ports, ports
+	notify(a.heldChanged)
 	return old
 }
 

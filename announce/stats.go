@@ -20,6 +20,7 @@ const (
 	DropHopLimit                          // hop limit is not 255: it came through a router
 	DropUnknown                           // asks for an address that we do not hold
 	DropLink                              // we hold it, but do not announce it on this link
+	DropYielded                           // we hold it, but have yielded it to another host (see Yield)
 	numReasons      = iota + 1
 )
 
@@ -40,6 +41,8 @@ func (r DropReason) String() string {
 		return "unknown"
 	case DropLink:
 		return "link"
+	case DropYielded:
+		return "yielded"
 	default:
 		return fmt.Sprintf("DropReason(%d)", uint8(r))
 	}
@@ -63,6 +66,9 @@ type AddrStats struct {
 	Replies    uint64   // answers sent
 	Gratuitous uint64   // gratuitous frames sent: two a round for IPv4, one for IPv6, on each link
 
+	Claims    uint64 // frames in which another host claimed it, during moves too
+	Conflicts uint64 // conflicts that began; see Conflicts
+
 	// OnLinks are the same counters by link, sorted by its name, for the links in use.
 	// Those of a link that is gone are in the sums only.
 	OnLinks []AddrLinkStats
@@ -72,6 +78,7 @@ type AddrStats struct {
 type AddrLinkStats struct {
 	Link                          string
 	Requests, Replies, Gratuitous uint64
+	Claims, Conflicts             uint64
 }
 
 // LinkStats says how well an eligible link is served. A link in use with ARP or
@@ -93,12 +100,13 @@ type ErrorStats struct {
 	Write  uint64
 	Join   uint64 // a group could not be joined or left
 	Links  uint64 // the links could not be listed
+	Filter uint64 // the kernel refused a filter
 }
 
 // counters are what Stats reads, but for the tenures and the lanes.
 type counters struct {
-	drops                           [numReasons]atomic.Uint64 // of lanes that are no more
-	listen, read, write, join, list atomic.Uint64
+	drops                                   [numReasons]atomic.Uint64 // of lanes that are no more
+	listen, read, write, join, list, filter atomic.Uint64
 }
 
 // Stats returns the counters.
@@ -116,6 +124,7 @@ func (a *Announcer) Stats() Stats {
 			Write:  a.counters.write.Load(),
 			Join:   a.counters.join.Load(),
 			Links:  a.counters.list.Load(),
+			Filter: a.counters.filter.Load(),
 		},
 	}
 	for _, p := range a.ports {
@@ -145,6 +154,8 @@ func (a *Announcer) addrStats(e *entry) AddrStats {
 		Requests:   e.gone.requests.Load(),
 		Replies:    e.gone.replies.Load(),
 		Gratuitous: e.gone.gratuitous.Load(),
+		Claims:     e.gone.claims.Load(),
+		Conflicts:  e.gone.conflicts.Load(),
 	}
 	for slot, l := range a.lanes {
 		c := e.find(slot)
@@ -153,11 +164,14 @@ func (a *Announcer) addrStats(e *entry) AddrStats {
 		}
 		on := AddrLinkStats{
 			Link: l.name, Requests: c.requests.Load(), Replies: c.replies.Load(), Gratuitous: c.gratuitous.Load(),
+			Claims: c.claims.Load(), Conflicts: c.conflicts.Load(),
 		}
 		s.OnLinks = append(s.OnLinks, on)
 		s.Requests += on.Requests
 		s.Replies += on.Replies
 		s.Gratuitous += on.Gratuitous
+		s.Claims += on.Claims
+		s.Conflicts += on.Conflicts
 	}
 	slices.SortFunc(s.OnLinks, func(a, b AddrLinkStats) int { return strings.Compare(a.Link, b.Link) })
 	return s

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"sync"
 )
 
 // An entry is one held address in one table. It is immutable but for the counters.
@@ -33,6 +34,28 @@ func (e *entry) equal(o *entry) bool {
 type table struct {
 	v4 map[[4]byte]*entry
 	v6 map[[16]byte]*entry
+
+	covered        sync.Once
+	cover4, cover6 []netip.Prefix
+}
+
+// prefixes returns what contains every address of a protocol, for its filter.
+func (t *table) prefixes(p Protocol) []netip.Prefix {
+	t.covered.Do(func() {
+		var v4, v6 []netip.Addr
+		for e := range t.all {
+			if e.addr.Is4() {
+				v4 = append(v4, e.addr)
+			} else {
+				v6 = append(v6, e.addr)
+			}
+		}
+		t.cover4, t.cover6 = cover(v4, maxPrefixes), cover(v6, maxPrefixes)
+	})
+	if p == ARP {
+		return t.cover4
+	}
+	return t.cover6
 }
 
 func (t *table) lookup4(a [4]byte) *entry  { return t.v4[a] }

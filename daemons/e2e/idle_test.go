@@ -29,6 +29,8 @@ func TestIdle(t *testing.T) {
 	cluster.AwaitAddresses(t, "web", "192.0.2.10")
 	cluster.AwaitEvent(t, service, "nodeAssigned")
 	cluster.AwaitL2Status(t, "web", node.Name())
+	cluster.AwaitConfigurationState(t, "controller")
+	cluster.AwaitConfigurationState(t, "speaker-"+node.Name())
 	cluster.Settle(t)
 	quiet(t, cluster)
 

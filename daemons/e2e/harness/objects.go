@@ -87,6 +87,24 @@ func (s *Server) AwaitL2Status(t testing.TB, service, node string) string {
 	return name
 }
 
+// AwaitConfigurationState waits until a daemon has said what it thinks of its
+// configuration: "controller", or "speaker-" and the name of the node.
+func (s *Server) AwaitConfigurationState(t testing.TB, name string) {
+	t.Helper()
+	states := s.Dynamic.Resource(resourceOf("configurationstates")).Namespace(Namespace)
+	Eventually(t, "ConfigurationState "+name, func() string {
+		object, err := states.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		if err != nil || len(conditions) == 0 {
+			return fmt.Sprintf("it has no conditions: %v", err)
+		}
+		return ""
+	})
+}
+
 func custom(kind, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "metallb.io/v1beta1", "kind": kind,

@@ -42,12 +42,12 @@ func (c Config) Pool(name string) (Pool, bool) {
 	return c.Pools[i], true
 }
 
-// PoolOf returns the pool that holds all the addresses. Where they are outside of all pools, and hint names an opaque
-// pool, it is that one: its contents are not known, so the word of the Service (see [PoolHint]) is taken for it. There
-// is no pool for no address, nor for addresses that are not in one pool.
+// PoolOf returns the pool that holds all the addresses. Where none of them is in another pool, and hint names a pool
+// that is opaque or keeps displaced Services, it is that one: what it holds or held is not known, so the word of the
+// Service (see [PoolHint]) is taken for it. There is no pool for no address, nor for addresses that are not in one pool.
 //
-// A pool that avoids buggy addresses holds them nevertheless here: it gives none away, but one that a Service has
-// still belongs to it.
+// A pool that avoids or excludes addresses holds them nevertheless here: it gives none away, but one that a Service
+// has still belongs to it.
 func (c Config) PoolOf(addrs []netip.Addr, hint string) (Pool, bool) {
 	name, inside := "", 0
 	for _, a := range addrs {
@@ -66,8 +66,8 @@ func (c Config) PoolOf(addrs []netip.Addr, hint string) (Pool, bool) {
 		return Pool{}, false
 	case inside == len(addrs):
 		return c.Pool(name)
-	case inside == 0:
-		if p, ok := c.Pool(hint); ok && p.Alloc.Opaque {
+	case inside == 0 || name == hint:
+		if p, ok := c.Pool(hint); ok && (p.Alloc.Opaque || p.Alloc.Displaced == allocator.PolicyKeep) {
 			return p, true
 		}
 	}

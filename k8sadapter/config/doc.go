@@ -30,6 +30,11 @@
 // by now. An older pool whose edit was rejected holds its last good version against younger pools, too, so that a
 // slip of the pen does not give its addresses away. An overlap inside one pool rejects that pool.
 //
+// # Annotations of pools
+//
+// What Herald's pools can do beyond MetalLB's is said with annotations under herald.lb/, see [AnnotationExclude] and the
+// others there. They are part of the version of the pool: a bad one rejects it, an unknown one is a [Warning].
+//
 // # Services
 //
 // [ServiceRequest] reads what a Service asks for, from its spec and from its annotations under both prefixes

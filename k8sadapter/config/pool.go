@@ -51,6 +51,10 @@ func parsePool(obj *v1beta1.IPAddressPool) (*poolVersion, []Warning, faults) {
 	}
 	warnings, f := v.parseAddresses(obj)
 	bad = append(bad, f...)
+	if len(f) == 0 { // reservations are judged by the addresses
+		w, f := v.parseSettings(obj)
+		warnings, bad = append(warnings, w...), append(bad, f...)
+	}
 	if a := obj.Spec.AllocateTo; a != nil {
 		bad = append(bad, v.parseAllocation(a)...)
 	}
@@ -174,6 +178,7 @@ func (v *poolVersion) scope(namespaces []*corev1.Namespace) *allocator.Scope {
 func (v *poolVersion) pool(ranges []allocator.Range, namespaces []*corev1.Namespace) Pool {
 	p := Pool{Name: v.alloc.Name, Labels: v.labels, Alloc: v.alloc}
 	p.Alloc.Ranges = ranges
+	p.Alloc.Reserve = v.reservedIn(ranges)
 	p.Alloc.Scope = v.scope(namespaces)
 	return p
 }

@@ -69,7 +69,8 @@ type Controller struct {
 	stats     counters
 }
 
-// item is what the queue holds: a Service by name, the configuration as a whole, or the status of the pools.
+// item is what the queue holds: a Service by name, the configuration as a whole, the status of the pools, or the end of
+// a quarantine.
 type item struct {
 	kind itemKind
 	name types.NamespacedName
@@ -82,6 +83,8 @@ func (i item) String() string {
 		return "configuration"
 	case statusItem:
 		return "status of the pools"
+	case restItem:
+		return "end of a quarantine"
 	case serviceItem:
 	}
 	return i.name.String()
@@ -93,6 +96,7 @@ const (
 	serviceItem itemKind = iota
 	configItem
 	statusItem
+	restItem
 )
 
 // statusDelay gathers the counter changes of a burst into one write for each pool.
@@ -193,6 +197,9 @@ func (c *Controller) next(ctx context.Context) bool {
 		err = c.reconfigure()
 	case statusItem:
 		err = c.writePoolStatus(ctx)
+	case restItem:
+		c.wakeWaiting()
+		c.wakeAfterRest()
 	}
 	c.stats.updates.Add(1)
 	switch {
@@ -223,6 +230,7 @@ func (c *Controller) reconfigure() error {
 		c.waiting[types.NamespacedName{Namespace: ns, Name: name}] = struct{}{}
 	}
 	c.wakeWaiting()
+	c.wakeAfterRest()
 	return nil
 }
 
@@ -272,6 +280,7 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 		c.says.forget(name)
 		if c.dec.forget(allocator.Owner(name.String())) {
 			c.wakeWaiting()
+			c.wakeAfterRest()
 		}
 		return nil
 	}
@@ -292,6 +301,7 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 	if out.freed {
 		c.wakeWaiting()
 	}
+	c.wakeAfterRest()
 	if changed(svc, out.next) {
 		c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 		start := time.Now()
@@ -316,6 +326,14 @@ func (c *Controller) serve(ctx context.Context, name types.NamespacedName) error
 func (c *Controller) wakeWaiting() {
 	c.queue.AddAfter(item{kind: statusItem}, statusDelay)
 	c.enqueue(slices.Collect(maps.Keys(c.waiting)))
+}
+
+// wakeAfterRest sees to it that those who wait are woken, and the counters of pools written, when the next quarantine of
+// an address is over.
+func (c *Controller) wakeAfterRest() {
+	if at, rests := c.dec.alloc.NextFree(); rests {
+		c.queue.AddAfter(item{kind: restItem}, time.Until(at)) // of several times the queue keeps the first
+	}
 }
 
 // enqueue queues Services in the order in which they are served.

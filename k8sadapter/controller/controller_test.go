@@ -134,6 +134,45 @@ func TestPendingIsServedWhenAnAddressIsFreed(t *testing.T) { // metallb#1586
 	}
 }
 
+func TestPendingIsServedWhenAQuarantineEnds(t *testing.T) {
+	src := &sourcetest.Memory{}
+	p := pool("p", "192.0.2.1/32")
+	src.Set(source.IPAddressPools, p)
+	src.Set(source.Services, lb("a"))
+	src.Set(source.Services, lb("b"))
+	running(t, src, func(t *testing.T, c *Controller, settle func()) {
+		// The annotation alone is a change of the pool.
+		p = p.DeepCopy()
+		p.Annotations = map[string]string{config.AnnotationQuarantine: "10m"}
+		src.Set(source.IPAddressPools, p)
+		settle()
+		released := time.Now()
+		src.Delete(source.Services, "shop", "a")
+		settle()
+		assert.Empty(t, addresses(src, "b"))
+		events := src.Events()
+		last := events[len(events)-1]
+		assert.Equal(t, "shop/b AllocationFailed", last.Object+" "+last.Reason)
+		assert.Contains(t, last.Message, "some that are reserved or rest in quarantine")
+		assert.EqualValues(t, 0, src.Pool("metallb-system", "p").Status.AvailableIPv4)
+
+		time.Sleep(time.Until(released.Add(10*time.Minute - time.Second)))
+		synctest.Wait()
+		assert.Empty(t, addresses(src, "b"))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, "192.0.2.1", addresses(src, "b"))
+
+		// With nobody waiting the counters follow all the same.
+		src.Delete(source.Services, "shop", "b")
+		settle()
+		assert.EqualValues(t, 0, src.Pool("metallb-system", "p").Status.AvailableIPv4)
+		time.Sleep(10 * time.Minute)
+		settle()
+		assert.EqualValues(t, 1, src.Pool("metallb-system", "p").Status.AvailableIPv4)
+	})
+}
+
 func TestConfigurationWakesOnlyWhomItConcerns(t *testing.T) {
 	src := &sourcetest.Memory{}
 	src.Set(source.IPAddressPools, pool("p", "192.0.2.0/25"))

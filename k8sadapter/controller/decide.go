@@ -70,6 +70,7 @@ func ownerOf(svc *corev1.Service) allocator.Owner {
 // setConfig takes the objects as they stand now, and returns the holders that the change concerns: those who lost their
 // address, and those whose pool has another name. What is rejected keeps its last good version.
 func (d *decider) setConfig(in config.Objects) (touched []allocator.Owner, err error) {
+	before := d.cfg.Pools
 	d.cfg = d.store.Update(in)
 	change, err := d.alloc.ReplacePools(d.cfg.AllocatorPools())
 	if err != nil {
@@ -82,7 +83,27 @@ func (d *decider) setConfig(in config.Objects) (touched []allocator.Owner, err e
 	for _, x := range change.Renamed {
 		touched = append(touched, x.Owner)
 	}
-	return touched, nil
+	return append(touched, d.dropRemoved(before)...), nil
+}
+
+// dropRemoved ends what the allocator keeps for holders whose pool is gone (herald.lb/displaced: keep): with the pool
+// went the advertisements that select it, so nobody would announce such an address. It returns the holders.
+func (d *decider) dropRemoved(before []config.Pool) (owners []allocator.Owner) {
+	removed := func(name string) bool {
+		_, exists := d.cfg.Pool(name)
+		return !exists
+	}
+	if !slices.ContainsFunc(before, func(p config.Pool) bool { return removed(p.Name) }) {
+		return nil
+	}
+	for owner, as := range d.alloc.All() {
+		if removed(as.Pool) {
+			d.log.Info("address displaced by the removal of its pool", "owner", owner, "addrs", as.Addrs, "pool", as.Pool)
+			d.alloc.Release(owner)
+			owners = append(owners, owner)
+		}
+	}
+	return owners
 }
 
 // adopt re-learns what the Service's status says, without allocating or changing anything.

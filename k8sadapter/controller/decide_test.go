@@ -274,6 +274,33 @@ func TestPoolMovedAway(t *testing.T) { // metallb#2449
 	assert.Contains(t, told[0], "198.51.100.0")
 }
 
+func TestPoolThatKeepsDisplaced(t *testing.T) {
+	p := pool("p", "192.0.2.0/30")
+	p.Annotations = map[string]string{config.AnnotationDisplaced: "keep"}
+	w := newWorld(t, p)
+	w.put(lb("a"))
+	w.sync()
+	require.Equal(t, "192.0.2.0", w.ips("a"))
+
+	p = p.DeepCopy()
+	p.Spec.Addresses = []string{"198.51.100.0/30"}
+	w.configure(p)
+	w.put(lb("b", born(1)))
+	w.sync()
+	assert.Equal(t, "192.0.2.0", w.ips("a"))
+	assert.Equal(t, "198.51.100.0", w.ips("b"))
+	w.restart()
+	w.sync()
+	assert.Equal(t, "192.0.2.0", w.ips("a"), "its annotation says where it is from")
+	in, ok := w.dec.cfg.PoolOf([]netip.Addr{netip.MustParseAddr("192.0.2.0")}, config.PoolHint(w.svcs["a"]))
+	assert.True(t, ok && in.Name == "p", "and so the speakers know")
+
+	// With the pool go the advertisements for it: nobody would announce what it keeps.
+	w.configure(pool("q", "203.0.113.0/30"))
+	w.sync()
+	assert.Equal(t, []string{"203.0.113.0", "203.0.113.1"}, []string{w.ips("a"), w.ips("b")})
+}
+
 func TestPoolRenamed(t *testing.T) {
 	w := newWorld(t, pool("p", "192.0.2.0/30"))
 	w.serve(lb("s"))

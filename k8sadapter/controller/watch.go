@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
@@ -25,22 +26,22 @@ func (c *Controller) watch() error {
 			c.queue.Add(item{kind: serviceItem, name: types.NamespacedName{Namespace: name.Namespace, Name: name.Name}})
 		}
 	}
-	config := func(any) {
+	changed := func(any) {
 		if c.started.Load() {
 			c.queue.Add(item{kind: configItem})
 		}
 	}
 	return errors.Join(
 		source.OnChange(c.services, service, func(a, b *corev1.Service) bool { return a.ResourceVersion == b.ResourceVersion }),
-		source.OnChange(c.pools, config, func(a, b *v1beta1.IPAddressPool) bool {
+		source.OnChange(c.pools, changed, func(a, b *v1beta1.IPAddressPool) bool {
 			return a.UID == b.UID && reflect.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
-				a.CreationTimestamp.Equal(&b.CreationTimestamp)
+				config.SamePoolSettings(a, b) && a.CreationTimestamp.Equal(&b.CreationTimestamp)
 		}),
-		source.OnChange(c.ads, config, func(a, b *v1beta1.L2Advertisement) bool {
+		source.OnChange(c.ads, changed, func(a, b *v1beta1.L2Advertisement) bool {
 			return a.UID == b.UID && reflect.DeepEqual(a.Spec, b.Spec)
 		}),
-		source.OnChange(c.namespaces, config, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
-		source.OnChange(c.nodes, config, func(a, b *corev1.Node) bool {
+		source.OnChange(c.namespaces, changed, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
+		source.OnChange(c.nodes, changed, func(a, b *corev1.Node) bool {
 			return slices.Equal(a.Status.Addresses, b.Status.Addresses)
 		}),
 	)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
@@ -36,7 +37,7 @@ func (s *Speaker) watch() error {
 		}),
 		register(s, s.namespaces, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
 		register(s, s.pools, func(a, b *v1beta1.IPAddressPool) bool {
-			return maps.Equal(a.Labels, b.Labels) && equal(a.Spec, b.Spec)
+			return maps.Equal(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && config.SamePoolSettings(a, b)
 		}),
 		register(s, s.ads, func(a, b *v1beta1.L2Advertisement) bool { return equal(a.Spec, b.Spec) }),
 	)

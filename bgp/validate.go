@@ -155,10 +155,10 @@ func (c *peerCheck) timers() {
 		field = "KeepaliveTime"
 	}
 	switch {
-	case keepalive < 0:
-		c.fail("KeepaliveTime", keepalive, "must not be negative")
 	case hold != 0 && (hold < MinHoldTime || hold > MaxHoldTime):
 		c.fail(field, hold, "must be a hold time of 0 or of %d to %d seconds", int(MinHoldTime.Seconds()), int(MaxHoldTime.Seconds()))
+	case keepalive < 0:
+		c.fail("KeepaliveTime", keepalive, "must not be negative")
 	case keepalive > hold:
 		c.fail("KeepaliveTime", keepalive, "must not be longer than the hold time %s", hold)
 	}

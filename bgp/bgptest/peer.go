@@ -16,7 +16,7 @@ import (
 )
 
 // Patience is how long waiting methods wait before they fail the test.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // PeerConfig configures a [Peer]. Everything but ASN may be zero.
 type PeerConfig struct {
@@ -31,6 +31,8 @@ type PeerConfig struct {
 	NoExtendedNextHop bool
 	GracefulRestart   bool          // offer graceful restart, and keep the routes of a broken session until the next
 	RestartTime       time.Duration // to offer; zero: 120 s
+
+	Quiet bool // remember no events, for benchmarks
 }
 
 // Peer is a BGP speaker that accepts one session at a time. All methods may be
@@ -377,7 +379,7 @@ func (p *Peer) receive(conn net.Conn, four bool) error {
 		if p.conn == nil {
 			p.conn = conn
 			p.sessions++
-			p.events = append(p.events, Event{Session: p.sessions, Up: true})
+			p.note(Event{Up: true})
 			p.sendEndOfRIB(conn)
 			p.resumed()
 		}
@@ -385,7 +387,7 @@ func (p *Peer) receive(conn net.Conn, four bool) error {
 		if len(body) < 2 {
 			return badMessage{errors.New("NOTIFICATION is short")}
 		}
-		p.events = append(p.events, Event{Session: p.sessions, Notified: Notification{body[0], body[1]}})
+		p.note(Event{Notified: Notification{body[0], body[1]}})
 		clear(p.routes)
 		clear(p.stale)
 		return errors.New("notified")
@@ -413,7 +415,14 @@ func (p *Peer) resumed() {
 func (p *Peer) drop(prefix netip.Prefix) {
 	delete(p.routes, prefix)
 	delete(p.stale, prefix)
-	p.events = append(p.events, Event{Session: p.sessions, Withdraw: prefix})
+	p.note(Event{Withdraw: prefix})
+}
+
+func (p *Peer) note(e Event) {
+	if !p.cfg.Quiet {
+		e.Session = p.sessions
+		p.events = append(p.events, e)
+	}
 }
 
 func (p *Peer) update(u update) {
@@ -423,10 +432,10 @@ func (p *Peer) update(u update) {
 	for _, prefix := range u.announced {
 		delete(p.stale, prefix)
 		p.routes[prefix] = u.attrs
-		p.events = append(p.events, Event{Session: p.sessions, Announce: prefix})
+		p.note(Event{Announce: prefix})
 	}
 	if u.endOfRIB != 0 {
-		p.events = append(p.events, Event{Session: p.sessions, EndOfRIB: u.endOfRIB})
+		p.note(Event{EndOfRIB: u.endOfRIB})
 		for prefix := range p.stale {
 			if bgp.FamilyOf(prefix.Addr()) == u.endOfRIB {
 				p.drop(prefix)
@@ -461,7 +470,7 @@ func (p *Peer) ended(conn net.Conn, err error) {
 		return
 	}
 	p.conn = nil
-	p.events = append(p.events, Event{Session: p.sessions, Down: true})
+	p.note(Event{Down: true})
 	if !p.cfg.GracefulRestart || !p.open.GracefulRestart {
 		clear(p.routes)
 	}

@@ -40,6 +40,10 @@
 //
 // # Limits
 //
+// A passive peer with a password needs a process with GODEBUG=multipathtcp=0 (in
+// package main: //go:debug multipathtcp=0), since the listeners of Go are
+// Multipath TCP, which knows no TCP MD5; the peer is held back otherwise.
+//
 // GoBGP v3 cannot switch the hold timer off: HoldTime 0 is refused. It signs
 // nothing for link-local peers: a password with a zone or an interface is refused.
 // It stores what peers send, although it uses nothing of it. A peer that is

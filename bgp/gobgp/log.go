@@ -63,7 +63,7 @@ func (b *bridge) Warn(msg string, fields gobgplog.Fields) {
 	case "failed to set md5":
 		// A listener that was closed before complains too, and means nothing.
 		if err, ok := fields["Err"].(error); ok && !errors.Is(err, net.ErrClosed) {
-			s.failed("the kernel did not accept the password: "+err.Error(), true)
+			s.failed("the kernel did not accept the password on the listener: "+err.Error()+" (does the process run with GODEBUG=multipathtcp=0?)", true)
 		}
 	}
 	b.hand(s, msg, fields)
@@ -126,7 +126,7 @@ func reasonOf(text string) string {
 	case "notification-sent":
 		return "closed the session: " + detail
 	case "invalid-msg":
-		return "the peer sent an invalid message"
+		return "the peer refused the session (does it expect this side, with this AS number?), or sent an invalid message"
 	default:
 		return text
 	}

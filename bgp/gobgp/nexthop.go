@@ -31,10 +31,13 @@ func findNextHops(p *bgp.Peer, addr netip.Addr, n bgp.Negotiated) nextHops {
 		return h
 	}
 	h.v6 = netip.IPv6Unspecified()
+	if addr.IsLinkLocalUnicast() { // GoBGP trips over the zone of the address that it would put in
+		h.v6, h.why6 = linkLocal(p, addr)
+	}
 	if p.EffectiveFamilies().Has(bgp.IPv4) {
 		h.v4, h.why4 = otherFamily(p, addr, bgp.IPv4)
 		if !h.v4.IsValid() && h.extended {
-			h.v4 = netip.IPv6Unspecified()
+			h.v4, h.why4 = h.v6, h.why6
 		}
 	}
 	return h
@@ -62,22 +65,47 @@ func otherFamily(p *bgp.Peer, addr netip.Addr, family bgp.Families) (netip.Addr,
 	if p.Source.IsValid() && bgp.FamilyOf(p.Source) == family {
 		return p.Source, ""
 	}
+	hop, err := lowest(p, addr, func(ip netip.Addr) bool { return bgp.FamilyOf(ip) == family && ip.IsGlobalUnicast() })
+	if err != nil {
+		return hop, fmt.Sprintf("no next hop for %s: %v; give the link a global address of that family, or set Source", family, err)
+	}
+	return hop, ""
+}
+
+// linkLocal finds the address that this side of a link-local session has.
+func linkLocal(p *bgp.Peer, addr netip.Addr) (netip.Addr, string) {
+	if p.Source.Is6() {
+		return p.Source.WithZone(""), ""
+	}
+	hop, err := lowest(p, addr, func(ip netip.Addr) bool { return ip.Is6() && ip.IsLinkLocalUnicast() })
+	if err != nil {
+		return hop, fmt.Sprintf("no next hop for ipv6: %v", err)
+	}
+	return hop, ""
+}
+
+// lowest returns the lowest address that will do of the link of a session.
+func lowest(p *bgp.Peer, addr netip.Addr, will func(netip.Addr) bool) (netip.Addr, error) {
 	link, err := linkOf(p, addr)
 	if err != nil {
-		return netip.Addr{}, fmt.Sprintf("no next hop for %s: %v; set Source to an address of that family", family, err)
+		return netip.Addr{}, err
 	}
 	addrs, err := link.Addrs()
+	if err != nil {
+		return netip.Addr{}, err
+	}
 	var usable []netip.Addr
 	for _, a := range addrs {
-		ip, ok := netip.AddrFromSlice(a.(*net.IPNet).IP)
-		if ip = ip.Unmap(); ok && bgp.FamilyOf(ip) == family && ip.IsGlobalUnicast() {
-			usable = append(usable, ip)
+		if network, ok := a.(*net.IPNet); ok {
+			if ip, _ := netip.AddrFromSlice(network.IP); will(ip.Unmap()) {
+				usable = append(usable, ip.Unmap())
+			}
 		}
 	}
-	if err != nil || len(usable) == 0 {
-		return netip.Addr{}, fmt.Sprintf("no next hop for %s: link %s has no global address of that family; give it one, or set Source", family, link.Name)
+	if len(usable) == 0 {
+		return netip.Addr{}, fmt.Errorf("link %s has no address for it", link.Name)
 	}
-	return slices.MinFunc(usable, netip.Addr.Compare), ""
+	return slices.MinFunc(usable, netip.Addr.Compare), nil
 }
 
 // linkOf returns the link by which the kernel reaches the peer.

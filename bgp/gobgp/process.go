@@ -11,8 +11,8 @@ import (
 )
 
 // callTimeout bounds a call of GoBGP, which by itself ignores its context. None
-// waits for the network, so more than milliseconds means that it hangs.
-const callTimeout = 5 * time.Second
+// waits for the network, so that much means that it hangs, on any machine.
+const callTimeout = 20 * time.Second
 
 // bounded runs a call of GoBGP until it is done or ctx is. In the second case
 // the goroutine goes on as long as the call, whose result nobody reads.

@@ -186,7 +186,7 @@ func (w *worker) close(ctx context.Context, reason string) error {
 		return nil
 	}
 	// The end of ctx is what the session is closed for.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout+callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout+time.Second)
 	defer cancel()
 	w.collect(ctx)
 	inst := w.inst

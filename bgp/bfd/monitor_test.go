@@ -36,6 +36,7 @@ type tester interface {
 	Helper()
 	Errorf(string, ...any)
 	FailNow()
+	Cleanup(func())
 }
 
 // run starts a monitor in a bubble; stop ends it and checks that it ends well.
@@ -48,10 +49,12 @@ func run(t tester, cfg bfd.Config, peers ...bfd.Peer) (m *bfd.Monitor, stop func
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
-	return m, func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
-	}
+	})
+	t.Cleanup(stop) // also of a test that failed
+	return m, stop
 }
 
 func only(t tester, m *bfd.Monitor) bfd.Status {
@@ -148,6 +151,22 @@ func TestIntervalsChangeWhileUp(t *testing.T) {
 	})
 }
 
+// A change takes effect when it is made and not when the next packet was due.
+func TestFasterAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		toA, toB := fast(textA), fast(textB)
+		toA.Transmit, toB.Transmit = time.Minute, time.Minute
+		_, a, _, stop := twoHosts(t, toB, toA)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		before := only(t, a).Sent
+		toB.Transmit = 50 * ms
+		require.NoError(t, a.SetPeers([]bfd.Peer{toB}))
+		time.Sleep(time.Second)
+		require.Greater(t, only(t, a).Sent, before+15)
+	})
+}
+
 // Leaving, being removed and being disabled are all no failure for the other.
 func TestGoodbye(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, a *bfd.Monitor, stopA func()) (again func()){
@@ -172,10 +191,7 @@ func TestGoodbye(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nw := bfdtest.NewNetwork()
 				a, stopA := run(t, bfd.Config{Transport: nw.Host(addr(textA))}, fast(textB))
-				stopA = sync.OnceFunc(stopA)
-				defer stopA()
-				b, stopB := run(t, bfd.Config{Transport: nw.Host(addr(textB))}, fast(textA))
-				defer stopB()
+				b, _ := run(t, bfd.Config{Transport: nw.Host(addr(textB))}, fast(textA))
 				time.Sleep(2 * time.Second)
 				require.Equal(t, bfd.Up, only(t, b).State)
 
@@ -331,8 +347,7 @@ func TestDemultiplexing(t *testing.T) {
 			{Addr: addr(textB), Interface: "eth0"},
 			{Addr: addr(textB), Interface: "eth0", Local: addr("192.0.2.9")},
 		}
-		a, stop := run(t, bfd.Config{Transport: nw.Host(addr(textA), addr("192.0.2.9"))}, peers...)
-		defer stop()
+		a, _ := run(t, bfd.Config{Transport: nw.Host(addr(textA), addr("192.0.2.9"))}, peers...)
 		synctest.Wait()
 		for _, want := range []struct {
 			port uint16

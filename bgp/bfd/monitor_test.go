@@ -156,9 +156,10 @@ func TestFasterAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		toA, toB := fast(textA), fast(textB)
 		toA.Transmit, toB.Transmit = time.Minute, time.Minute
-		_, a, _, stop := twoHosts(t, toB, toA)
+		nw, a, _, stop := twoHosts(t, toB, toA)
 		defer stop()
 		time.Sleep(10 * time.Minute)
+		nw.SetLink(bfdtest.Cut) // an answer would have the same effect
 		before := only(t, a).Sent
 		toB.Transmit = 50 * ms
 		require.NoError(t, a.SetPeers([]bfd.Peer{toB}))

@@ -127,7 +127,9 @@ func TestOnceOnBadInput(t *testing.T) {
 		},
 		"a manifest without a name": {
 			map[string]string{"a.yaml": pool, "b.yaml": "kind: Service\n"},
-			2, []string{"kind: Manifest", "name: b.yaml"}, []string{"b.yaml:1"},
+			2,
+			[]string{"kind: Manifest", "name: b.yaml"},
+			[]string{"b.yaml:1"},
 		},
 		"no such directory": {nil, 1, nil, []string{"nowhere"}},
 	}

@@ -53,7 +53,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 10s)
 	@FUZZTIME=$(FUZZTIME) .ci/tiers prerequisites fuzz
 
 bench: ## Run the benchmarks that match BENCH (default all)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./allocator/... ./election/... ./membership/... ./announce/...
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./allocator/... ./election/... ./membership/... ./announce/... ./bgp/... ./k8sadapter/config/...
 
 e2e-server: ## Build daemons/e2e/bin/controlplane, the API server for tests and for the lab
 	@.ci/tiers prerequisites e2e-server

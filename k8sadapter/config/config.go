@@ -15,6 +15,10 @@ type Config struct {
 	Pools []Pool
 	// L2 advertisements in force, sorted by name.
 	L2 []L2Advertisement
+	// Peers, advertisements to them, and profiles of liveness, in force, each sorted by name.
+	Peers       []BGPPeer
+	BGP         []BGPAdvertisement
+	BFDProfiles []BFDProfile
 	// Rejected are the objects whose present version is not in force, sorted by kind, namespace and name.
 	Rejected []Rejection
 	// Warnings about objects in force, sorted by kind, namespace, name and field.
@@ -95,6 +99,9 @@ func (c Config) L2For(pool Pool, svcLabels map[string]string) []L2Advertisement 
 func (c *Config) sort() {
 	slices.SortFunc(c.Pools, func(a, b Pool) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(c.L2, func(a, b L2Advertisement) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.Peers, func(a, b BGPPeer) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.BGP, func(a, b BGPAdvertisement) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(c.BFDProfiles, func(a, b BFDProfile) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortStableFunc(c.Rejected, func(a, b Rejection) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

@@ -35,6 +35,15 @@
 // What Herald's pools can do beyond MetalLB's is said with annotations under herald.lb/, see [AnnotationExclude] and the
 // others there. They are part of the version of the pool: a bad one rejects it, an unknown one is a [Warning].
 //
+// # Routers
+//
+// BGPPeers become [bgp.Peer] values for each node, see [Config.PeersFor]. A peer whose Secret or BFDProfile is not to be had
+// is held back: rejected, and without a session, since one without its password or its liveness is not what was asked for.
+// A BGPAdvertisement makes a route of an address with [BGPAdvertisement.Route]. It may go together with some pools only: its
+// prefixes must not reach beyond a pool, and two advertisements must not give different preferences to one route of one
+// node and peer. The older one stays then; the younger is rejected and leaves that pool out. Communities give names to
+// communities; the older object has the name.
+//
 // # Services
 //
 // [ServiceRequest] reads what a Service asks for, from its spec and from its annotations under both prefixes

@@ -19,36 +19,15 @@ type L2Advertisement struct {
 	// HasServiceSelectors says that the advertisement is for some Services only.
 	HasServiceSelectors bool
 
-	uid           types.UID
-	pools         []string
-	poolSelectors []labelSelector
-	nodes         []labelSelector
-	services      []labelSelector
-	preferred     []preference
-	key           string
+	selection
+	uid       types.UID
+	preferred []preference
+	key       string
 }
 
 type preference struct {
 	Weight int
 	Nodes  labelSelector
-}
-
-// MatchesNode says whether a node with these labels may announce.
-func (a L2Advertisement) MatchesNode(labels map[string]string) bool {
-	return len(a.nodes) == 0 || matchesAny(a.nodes, labels)
-}
-
-// MatchesService says whether a Service with these labels is announced.
-func (a L2Advertisement) MatchesService(labels map[string]string) bool {
-	return len(a.services) == 0 || matchesAny(a.services, labels)
-}
-
-// MatchesPool says whether the addresses of the pool are announced.
-func (a L2Advertisement) MatchesPool(pool Pool) bool {
-	if len(a.pools) == 0 && len(a.poolSelectors) == 0 {
-		return true
-	}
-	return slices.Contains(a.pools, pool.Name) || matchesAny(a.poolSelectors, pool.Labels)
 }
 
 // Score returns how much the advertisement prefers a node with these labels: the sum of the weights of the
@@ -90,7 +69,7 @@ func LinksFor(ads []L2Advertisement, nodeLabels map[string]string) (links []stri
 func parseL2(obj *v1beta1.L2Advertisement) (*L2Advertisement, faults) {
 	a := &L2Advertisement{
 		Name: obj.Name, HasServiceSelectors: len(obj.Spec.ServiceSelectors) > 0,
-		uid: obj.UID, pools: slices.Clone(obj.Spec.IPAddressPools),
+		uid: obj.UID,
 	}
 	if len(obj.Spec.Interfaces) > 0 {
 		a.Interfaces = slices.Compact(slices.Sorted(slices.Values(obj.Spec.Interfaces)))
@@ -99,13 +78,8 @@ func parseL2(obj *v1beta1.L2Advertisement) (*L2Advertisement, faults) {
 	if obj.Name == "" {
 		bad = append(bad, &FieldError{Field: "metadata.name", Reason: "is empty; give the advertisement a name"})
 	}
-	bad = append(bad, duplicateStrings("spec.ipAddressPools", obj.Spec.IPAddressPools)...)
 	var f faults
-	a.poolSelectors, f = parseSelectors("spec.ipAddressPoolSelectors", obj.Spec.IPAddressPoolSelectors)
-	bad = append(bad, f...)
-	a.nodes, f = parseSelectors("spec.nodeSelectors", obj.Spec.NodeSelectors)
-	bad = append(bad, f...)
-	a.services, f = parseSelectors("spec.serviceSelectors", obj.Spec.ServiceSelectors)
+	a.selection, f = parseSelection(obj.Spec.IPAddressPools, obj.Spec.IPAddressPoolSelectors, obj.Spec.NodeSelectors, obj.Spec.ServiceSelectors)
 	bad = append(bad, f...)
 	bad = append(bad, a.parsePreferred(obj.Spec.PreferredNodeSelectors)...)
 	a.key = strings.Join([]string{
@@ -126,20 +100,4 @@ func (a *L2Advertisement) parsePreferred(in []v1beta1.PreferredNodeSelector) fau
 		a.preferred = append(a.preferred, preference{Weight: int(in[i].Weight), Nodes: nodes})
 	}
 	return bad
-}
-
-// unknownPools warns of pool names that no pool in force has. They are tolerated: the pool may come later.
-func unknownPools(obj *v1beta1.L2Advertisement, known func(name string) bool) []Warning {
-	var out []Warning
-	for i, name := range obj.Spec.IPAddressPools {
-		if known(name) {
-			continue
-		}
-		at := fmt.Sprintf("spec.ipAddressPools[%d]", i)
-		out = append(out, Warning{
-			Kind: v1beta1.KindL2Advertisement, Namespace: obj.Namespace, Name: obj.Name, Object: obj, Field: at,
-			Message: fmt.Sprintf("%s: no IPAddressPool is named %s; nothing is announced for it", at, quote(name)),
-		})
-	}
-	return out
 }

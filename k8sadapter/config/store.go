@@ -13,6 +13,7 @@ import (
 
 	"github.com/heraldlb/herald/allocator"
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 )
 
 // Objects are all the objects of a configuration. The order of the lists does not matter; nil entries are skipped.
@@ -21,6 +22,15 @@ type Objects struct {
 	L2Advertisements []*v1beta1.L2Advertisement
 	// Namespaces are those that the namespace selectors of the pools choose from.
 	Namespaces []*corev1.Namespace
+
+	BGPPeers          []*v1beta2.BGPPeer
+	BGPAdvertisements []*v1beta1.BGPAdvertisement
+	BFDProfiles       []*v1beta1.BFDProfile
+	Communities       []*v1beta1.Community
+	// Secrets are those that may hold the passwords of peers.
+	Secrets []*corev1.Secret
+	// Nodes are those that BGPAdvertisements may meet on: two that no node has in common do not contradict each other.
+	Nodes []*corev1.Node
 }
 
 // Store makes configurations, and remembers the last good version of every object for the case that the next one is
@@ -28,6 +38,11 @@ type Objects struct {
 type Store struct {
 	pools map[string]*poolVersion
 	ads   map[string]*L2Advertisement
+
+	peers       map[string]*peerVersion
+	bgp         map[string]*BGPAdvertisement
+	bfd         map[string]*BFDProfile
+	communities map[string]*communityVersion
 }
 
 // Update returns the configuration that is in force with these objects. What is wrong with them is in it, too.
@@ -38,6 +53,9 @@ func (s *Store) Update(in Objects) Config {
 	u.placePools(byAge(in.Pools))
 	u.cfg.sort() // so that the advertisements can ask for pools by name
 	u.addL2(byAge(in.L2Advertisements))
+	u.addBFD(byAge(in.BFDProfiles))
+	u.addPeers(byAge(in.BGPPeers), in.Secrets)
+	u.addBGP(byAge(in.BGPAdvertisements), u.addAliases(byAge(in.Communities)), in.Nodes)
 	u.cfg.sort()
 	return u.cfg
 }
@@ -157,10 +175,8 @@ func (u *update) addL2(objs []*v1beta1.L2Advertisement) {
 		seen[obj.Name] = obj.Name != ""
 		a, bad := parseL2(obj)
 		if len(bad) == 0 {
-			u.cfg.Warnings = append(u.cfg.Warnings, unknownPools(obj, func(name string) bool {
-				_, ok := u.cfg.Pool(name)
-				return ok
-			})...)
+			u.cfg.Warnings = append(u.cfg.Warnings,
+				unknownNames(v1beta1.KindL2Advertisement, obj, "spec.ipAddressPools", obj.Spec.IPAddressPools, v1beta1.KindIPAddressPool, u.isPool)...)
 			good[obj.Name] = a
 			u.cfg.L2 = append(u.cfg.L2, *a)
 			continue
@@ -175,6 +191,11 @@ func (u *update) addL2(objs []*v1beta1.L2Advertisement) {
 			"no earlier version is known, so there is no way to know what it would announce, and it announces nothing")
 	}
 	u.store.ads = good
+}
+
+func (u *update) isPool(name string) bool {
+	_, ok := u.cfg.Pool(name)
+	return ok
 }
 
 // object is what every kind of a configuration is.

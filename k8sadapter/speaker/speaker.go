@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +78,10 @@ type Config struct {
 	Announcer Announcer
 	// LBClass is the value of spec.loadBalancerClass that is served. Empty: Services without a class.
 	LBClass string
+	// HeldUntil is when this node, which came back too often (election.Damper), may be elected again. Until then it leaves
+	// its addresses to others, unless one has nobody else, or a member does not say of itself whether it is eligible.
+	// Zero: at once. Without a Membership that is Eligible it does not count.
+	HeldUntil time.Time
 	// IgnoreExclude ignores the label node.kubernetes.io/exclude-from-external-load-balancers.
 	IgnoreExclude bool
 	// OnConfiguration, if set, is told after every decision what is wrong with the configuration, a text for each
@@ -101,9 +106,12 @@ type Speaker struct {
 	said   map[said]string
 	met    map[string]struct{} // the members at the last look, nil before the first
 	up     []string            // the links at the last look
+	hold   hold
 	frozen atomic.Bool
-	state  atomic.Pointer[State]
-	stats  counters
+	// leaving guards frozen against SetEligible(true) after a Drain.
+	leaving sync.Mutex
+	state   atomic.Pointer[State]
+	stats   counters
 }
 
 // State is what the speaker decided last.
@@ -141,7 +149,8 @@ const settle = 50 * time.Millisecond
 // recheck is how often a decision is made without a cause: Nodes become dead by time alone (see NodeMembers).
 const recheck = 10 * time.Second
 
-// New validates cfg and returns a Speaker that does nothing until Run.
+// New validates cfg and returns a Speaker that does nothing until Run, except that the Membership hears of HeldUntil: it
+// must not tell the others first that this node is eligible.
 func New(cfg Config) (*Speaker, error) {
 	var errs []error
 	if cfg.Node == "" {
@@ -162,6 +171,7 @@ func New(cfg Config) (*Speaker, error) {
 	s := &Speaker{
 		cfg: cfg, log: cfg.Logger.With("node", cfg.Node), dirty: make(chan struct{}, 1), said: make(map[said]string),
 	}
+	s.hold = newHold(cfg.Membership, cfg.HeldUntil)
 	s.services = s.informer(source.Services, &corev1.Service{})
 	s.endpoints = s.informer(source.EndpointSlices, &discoveryv1.EndpointSlice{})
 	s.nodes = s.informer(source.Nodes, &corev1.Node{})
@@ -213,14 +223,12 @@ func (s *Speaker) loop(ctx context.Context) {
 	if s.cfg.Membership != nil {
 		members = s.cfg.Membership.Changed()
 	}
-	eligible, _ := s.cfg.Membership.(Eligible)
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
-	s.linksChanged(eligible)
+	s.hold.started = time.Now()
+	alone := time.After(lonely)
+	s.linksChanged()
 	s.apply()
-	if eligible != nil {
-		eligible.SetEligible(true) // only now does this node know enough to be elected
-	}
 	s.log.Info("speaker started", "services", len(s.services.GetStore().List()), "members", len(s.members()))
 	var later <-chan time.Time
 	for {
@@ -235,8 +243,12 @@ func (s *Speaker) loop(ctx context.Context) {
 		case <-later:
 		case <-members:
 		case <-s.cfg.Announcer.LinksChanged():
-			s.linksChanged(eligible)
+			s.linksChanged()
 		case <-tick.C:
+		case <-alone:
+			if s.hold.eligible == nil || s.hold.over {
+				continue
+			}
 		}
 		later = nil
 		s.apply()
@@ -251,7 +263,9 @@ func (s *Speaker) Drain(ctx context.Context) {
 	if !ok {
 		return
 	}
+	s.leaving.Lock()
 	s.frozen.Store(true)
+	s.leaving.Unlock()
 	if err := drainer.Drain(ctx); err != nil {
 		s.log.Warn("could not tell the others in time: they will notice by themselves", "error", err)
 	}
@@ -274,13 +288,13 @@ func (s *Speaker) Announced() []metrics.Announced {
 
 // linksChanged tells the other nodes which links of this one are up, and looks for them when a link came up: this node may
 // have been cut off.
-func (s *Speaker) linksChanged(eligible Eligible) {
+func (s *Speaker) linksChanged() {
 	var up []string
 	for _, l := range s.cfg.Announcer.Links() {
 		up = append(up, l.Name)
 	}
-	if eligible != nil {
-		eligible.SetLinks(up)
+	if s.hold.eligible != nil {
+		s.hold.eligible.SetLinks(up)
 	}
 	rejoiner, ok := s.cfg.Membership.(Rejoiner)
 	if ok && slices.ContainsFunc(up, func(l string) bool { return !slices.Contains(s.up, l) }) {
@@ -329,6 +343,7 @@ func (s *Speaker) apply() {
 	s.stats.updates.Add(1)
 	s.stats.loaded.Store(true)
 	s.stats.stale.Store(len(snap.Config.Rejected) > 0)
+	s.admit(snap, decisions)
 }
 
 func (s *Speaker) callHooks(snap Snapshot, decisions []Decision) {

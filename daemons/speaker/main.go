@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -45,6 +46,7 @@ type speakerFlags struct {
 	gossip        daemon.GossipFlags
 	node, members string
 	podName       string
+	runDir        string
 	ignoreExclude bool
 }
 
@@ -57,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.gossip.Register(fs)
 	fs.StringVar(&flags.node, "node-name", os.Getenv("METALLB_NODE_NAME"), "`NAME` of this node (env METALLB_NODE_NAME)")
 	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the owner of its status objects (env METALLB_POD_NAME)")
+	fs.StringVar(&flags.runDir, "run-dir", "", "`DIR` that outlives this process, to remember how often it started: a node that keeps coming back waits (default: off)")
 	fs.StringVar(&flags.members, "members", "", "with --once: the `NODES` that are alive, comma-separated")
 	fs.BoolVar(&flags.ignoreExclude, "ignore-exclude-lb", false, "ignore the label node.kubernetes.io/exclude-from-external-load-balancers")
 	if code, done := flags.Parse(fs, args, stdout); done {
@@ -149,7 +152,7 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 		Node: flags.node, Source: src, Announcer: ann, LBClass: flags.LBClass, IgnoreExclude: flags.ignoreExclude, Logger: log,
 	}
 	if cluster != nil {
-		cfg.Membership = cluster
+		cfg.Membership, cfg.HeldUntil = cluster, daemon.HeldUntil(flags.runDir, flags.node, time.Now(), log)
 	}
 	var runs []func(context.Context) error // the status objects, in a cluster
 	if kube, ok := src.(*source.Kube); ok {

@@ -2,6 +2,7 @@ package gobgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,10 +15,13 @@ import (
 // waits for the network, so that much means that it hangs, on any machine.
 const callTimeout = 20 * time.Second
 
+// errHung is a call that has not returned for that long.
+var errHung = errors.New("GoBGP does not answer")
+
 // bounded runs a call of GoBGP until it is done or ctx is. In the second case
 // the goroutine goes on as long as the call, whose result nobody reads.
 func bounded(ctx context.Context, op string, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errHung)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- call(ctx) }()
@@ -28,7 +32,7 @@ func bounded(ctx context.Context, op string, call func(context.Context) error) e
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("gobgp: %s: %w", op, ctx.Err())
+		return fmt.Errorf("gobgp: %s: %w", op, context.Cause(ctx))
 	}
 }
 

@@ -199,5 +199,8 @@ func TestBounded(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "Hang")
 	close(release)
+	canceled, stop := context.WithCancel(t.Context())
+	stop()
+	require.ErrorIs(t, bounded(canceled, "Wait", func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Millisecond); return nil }), context.Canceled)
 	require.ErrorIs(t, bounded(t.Context(), "Fail", func(context.Context) error { return os.ErrInvalid }), os.ErrInvalid)
 }

@@ -141,6 +141,13 @@ func (s *session) failed(reason string, fatal bool) {
 	signal(s.wake)
 }
 
+// forget drops what the server before has said.
+func (s *session) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fsm = fsmEvents{}
+}
+
 // events returns what GoBGP has said since the last call.
 func (s *session) events() fsmEvents {
 	s.mu.Lock()

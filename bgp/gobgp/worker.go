@@ -94,7 +94,7 @@ func (w *worker) leave(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := w.close(ctx, "stopped"); err != nil {
+	if err := w.close(ctx, errors.New("stopped")); err != nil {
 		return fmt.Errorf("gobgp: peer %q: %w", w.peer.Name, err)
 	}
 	return nil
@@ -115,11 +115,11 @@ func (w *worker) step(ctx context.Context, due bool) (more bool) {
 		return false
 	}
 	if w.inst != nil && (!w.peer.Equal(&want) || w.password != secret) {
-		w.warn(w.close(ctx, "the peer was changed"))
+		w.warn(w.close(ctx, errors.New("the peer was changed")))
 		w.retry = time.Time{}
 	}
 	if w.inst == nil {
-		if time.Now().Before(w.retry) {
+		if time.Now().Before(w.retry) && w.peer.Equal(&want) {
 			return false
 		}
 		if err := w.open(ctx, want, secret); err != nil {
@@ -149,12 +149,14 @@ func (w *worker) open(ctx context.Context, p bgp.Peer, secret bgp.Secret) error 
 		}
 		w.addr = addr
 	}
+	w.edit(func(s *bgp.Session) { s.State, s.Addr = bgp.Connecting, w.addr })
 	id := p.RouterID
 	if !id.IsValid() {
 		id = w.engine.cfg.RouterID
 	}
 	w.up, w.negot, w.proven = false, bgp.Negotiated{}, p.Dynamic != bgp.External
-	w.events() // of the one before
+	w.graceful = w.graceful && p.GracefulRestart
+	w.forget()
 	w.inst = shared.take()
 	w.inst.bridge.quiet.Store(false)
 	w.inst.bridge.sink.Store(w.session)
@@ -172,16 +174,12 @@ func (w *worker) open(ctx context.Context, p bgp.Peer, secret bgp.Secret) error 
 			break
 		}
 	}
-	if err := w.inst.addPeer(ctx, &p, w.addr, secret); err != nil {
-		return err
-	}
-	w.edit(func(s *bgp.Session) { s.State, s.Addr = bgp.Connecting, w.addr })
-	return nil
+	return w.inst.addPeer(ctx, &p, w.addr, secret)
 }
 
 // close sends the Cease and gives the server back. The error says that the peer
 // did not take it.
-func (w *worker) close(ctx context.Context, reason string) error {
+func (w *worker) close(ctx context.Context, why error) error {
 	if w.inst == nil {
 		return nil
 	}
@@ -196,14 +194,14 @@ func (w *worker) close(ctx context.Context, reason string) error {
 		// What cannot be cleaned now is cleaned before it is used again.
 		_ = inst.clean(ctx)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		w.log.Warn("gobgp: a server hangs and is given up", "err", err)
+	if errors.Is(why, errHung) {
+		w.log.Warn("gobgp: a server hangs and is given up", "err", why)
 	} else {
 		shared.put(inst)
 	}
 	w.base = w.counters()
 	if w.up {
-		w.log.Info("gobgp: session closed", "addr", w.addr, "reason", reason)
+		w.log.Info("gobgp: session closed", "addr", w.addr, "reason", why)
 	}
 	w.up, w.negot = false, bgp.Negotiated{}
 	w.routes.clear()
@@ -216,7 +214,7 @@ func (w *worker) close(ctx context.Context, reason string) error {
 
 // hold closes the session and says why it is not tried.
 func (w *worker) hold(ctx context.Context, why error) {
-	w.warn(w.close(ctx, why.Error()))
+	w.warn(w.close(ctx, why))
 	w.retry = time.Time{}
 	if w.snapshot().State != bgp.Held || w.snapshot().LastError != why.Error() {
 		w.log.Warn("gobgp: session held back", "reason", why)
@@ -226,10 +224,10 @@ func (w *worker) hold(ctx context.Context, why error) {
 
 // fail closes a session that cannot go on, to be tried again later.
 func (w *worker) fail(ctx context.Context, why error) {
-	w.warn(w.close(ctx, why.Error()))
+	w.warn(w.close(ctx, why))
 	w.retry = time.Now().Add(w.pause)
 	w.pause = min(2*w.pause, maxPause)
-	w.edit(func(s *bgp.Session) { s.LastError = why.Error() })
+	w.edit(func(s *bgp.Session) { s.State, s.LastError = bgp.Connecting, why.Error() })
 	if ctx.Err() == nil {
 		w.log.Warn("gobgp: session cannot be started", "err", why)
 	}

@@ -270,10 +270,13 @@ func TestSpeaker(t *testing.T) {
 	assert.True(t, others.Matches(labels.Set(d.Spec.Template.Labels)), "the speakers must find each other")
 	assert.False(t, others.Empty())
 
-	require.Len(t, pod.Volumes, 1)
-	require.Len(t, c.VolumeMounts, 1)
+	require.Len(t, pod.Volumes, 2)
+	require.Len(t, c.VolumeMounts, 2)
 	assert.Equal(t, "memberlist", pod.Volumes[0].Secret.SecretName)
 	assert.Equal(t, int32(0o400), *pod.Volumes[0].Secret.DefaultMode)
 	assert.Equal(t, pod.Volumes[0].Name, c.VolumeMounts[0].Name)
 	assert.Equal(t, env(c, "METALLB_ML_SECRET_KEY_PATH").Value, c.VolumeMounts[0].MountPath)
+	assert.Equal(t, "/run/herald", pod.Volumes[1].HostPath.Path, "nothing else of the node's files")
+	assert.Equal(t, pod.Volumes[1].Name, c.VolumeMounts[1].Name)
+	assert.Contains(t, c.Args, "--run-dir="+c.VolumeMounts[1].MountPath)
 }

@@ -136,6 +136,9 @@ func open(flags speakerFlags, log *slog.Logger) (provider, string, metrics.Autho
 // serve runs until ctx is cancelled. It leaves in order: not eligible, the others take over, silent, gone.
 func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	log.Info("starting", "daemon", "speaker", "node", flags.node, "version", daemon.Version())
+	if err := flags.gossip.Resolve(); err != nil { // the seeds need the port
+		return err
+	}
 	src, host, auth, seeds, err := open(flags, log)
 	if err != nil {
 		return err

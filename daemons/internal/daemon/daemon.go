@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+
+	"github.com/heraldlb/herald/k8sadapter/source"
 )
 
 // Exit codes of the daemons.
@@ -21,13 +23,11 @@ const (
 	ExitRejected = 2 // --once: at least one object was rejected; the others are printed
 )
 
-// DefaultNamespace is MetalLB's own.
-const DefaultNamespace = "metallb-system"
-
 // serviceAccountNamespace is where a pod finds the name of its namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Flags are the flags that both daemons have. Names and defaults are MetalLB's where it has them.
+// Flags are the flags that both daemons have. Names and defaults are MetalLB's where it has them. Register says what each
+// means.
 type Flags struct {
 	Manifests, State, Namespace, Kubeconfig, LBClass string
 	LogLevel, MetricsCertDir                         string
@@ -42,7 +42,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.StringVar(&f.Manifests, "manifests", "", "read objects from this `DIR` of YAML manifests, not from an API server")
 	fs.StringVar(&f.State, "state", "", "with --manifests: keep statuses in this `DIR` (default: .herald in it)")
 	fs.BoolVar(&f.Once, "once", false, "with --manifests: decide, print the decisions as YAML, write nothing, and exit")
-	fs.StringVar(&f.Namespace, "namespace", os.Getenv("METALLB_NAMESPACE"), "`NAME` of MetalLB's namespace (env METALLB_NAMESPACE; default: the pod's own, with --manifests "+DefaultNamespace+")")
+	fs.StringVar(&f.Namespace, "namespace", os.Getenv("METALLB_NAMESPACE"), "`NAME` of MetalLB's namespace (env METALLB_NAMESPACE; default: the pod's own, with --manifests "+source.DefaultNamespace+")")
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "`FILE` to find the API server with (default: as a pod does)")
 	fs.Float64Var(&f.QPS, "kube-api-qps", 50, "`NUMBER` of requests a second to the API server, over a longer time")
 	fs.IntVar(&f.Burst, "kube-api-burst", 100, "`NUMBER` of requests to the API server at once")
@@ -50,7 +50,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 	fs.IntVar(&f.Port, "port", 9120, "`PORT` of the metrics; 0 disables them")
 	fs.StringVar(&f.MetricsCertDir, "metrics-cert-dir", "", "`DIR` with tls.crt and tls.key for the metrics (default: self-signed)")
 	fs.IntVar(&f.HealthPort, "health-probe-port", 17472, "`PORT` of /healthz and /readyz; 0 disables them")
-	fs.StringVar(&f.LogLevel, "log-level", "info", "all, debug, info, warn, error or none")
+	fs.StringVar(&f.LogLevel, "log-level", "info", "`LEVEL`: all, debug, info, warn, error or none")
 	fs.BoolVar(&f.Version, "version", false, "print the version and exit")
 }
 
@@ -118,7 +118,7 @@ func (f *Flags) InNamespace() (string, error) {
 		return f.Namespace, nil
 	}
 	if f.Manifests != "" {
-		return DefaultNamespace, nil
+		return source.DefaultNamespace, nil
 	}
 	text, err := os.ReadFile(serviceAccountNamespace)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/heraldlb/herald/k8sadapter/source"
 	"github.com/heraldlb/herald/membership"
 )
 
@@ -86,7 +87,7 @@ func TestLogger(t *testing.T) {
 func TestNamespace(t *testing.T) {
 	ns, err := (&Flags{Manifests: "d"}).InNamespace()
 	require.NoError(t, err)
-	assert.Equal(t, DefaultNamespace, ns)
+	assert.Equal(t, source.DefaultNamespace, ns)
 	ns, err = (&Flags{Namespace: "lb"}).InNamespace()
 	require.NoError(t, err)
 	assert.Equal(t, "lb", ns)
@@ -197,4 +198,35 @@ func TestGossip(t *testing.T) {
 	fs.SetOutput(io.Discard)
 	f.Register(fs)
 	require.Error(t, fs.Parse([]string{"--ml-bindport", "79x"}))
+}
+
+func TestGossipPort(t *testing.T) {
+	tests := map[string]struct {
+		env  string
+		args []string
+		want uint16
+		err  string
+	}{
+		"default":               {want: DefaultGossipPort},
+		"environment":           {env: "8000", want: 8000},
+		"flag":                  {args: []string{"--ml-bindport", "9000"}, env: "8000", want: 9000},
+		"flag with the default": {args: []string{"--ml-bindport", "7946"}, env: "8000", want: 7946},
+		"bad environment":       {env: "0", err: "METALLB_ML_BIND_PORT"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("METALLB_ML_BIND_PORT", tt.env)
+			var f GossipFlags
+			fs := flag.NewFlagSet("speaker", flag.ContinueOnError)
+			f.Register(fs)
+			require.NoError(t, fs.Parse(tt.args))
+			err := f.Resolve()
+			if tt.err != "" {
+				require.ErrorContains(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, f.Port)
+		})
+	}
 }

@@ -20,12 +20,14 @@ const DefaultGossipPort = 7946
 // memberlistFile tunes the gossip; it may be absent. Its format is MetalLB's.
 const memberlistFile = "/etc/metallb/memberlist/config.json"
 
-// GossipFlags are the flags that concern the membership. Names and defaults are MetalLB's.
+// GossipFlags are the flags that concern the membership. Names and defaults are MetalLB's. Register says what each means.
 type GossipFlags struct {
 	BindAddr, Labels, SecretKeyPath string
-	Profile                         string
-	Port                            uint16
-	WAN                             bool
+	Profile                         string // lan, wan or fast
+	Port                            uint16 // TCP and UDP
+	WAN                             bool   // as Profile wan
+
+	portGiven bool // by a flag, which counts more than the environment
 }
 
 // Register adds the flags to fs.
@@ -44,18 +46,26 @@ func (f *GossipFlags) setPort(text string) error {
 	if err != nil || port == 0 {
 		return fmt.Errorf("%q is no port (1..65535)", text)
 	}
-	f.Port = uint16(port)
+	f.Port, f.portGiven = uint16(port), true
+	return nil
+}
+
+// Resolve takes the port from METALLB_ML_BIND_PORT where no flag gave one. It is called after the flags are parsed, and
+// before Port is used.
+func (f *GossipFlags) Resolve() error {
+	env := os.Getenv("METALLB_ML_BIND_PORT")
+	if env == "" || f.portGiven {
+		return nil
+	}
+	if err := f.setPort(env); err != nil {
+		return fmt.Errorf("METALLB_ML_BIND_PORT: %w", err)
+	}
 	return nil
 }
 
 // Cluster returns the membership that the flags ask for, or nil where the API's Nodes are to be the members: without an
 // address to gossip on or, in a cluster, without a selector to find the others with.
 func (f *GossipFlags) Cluster(node string, inCluster bool, seeds membership.SeedSource, log *slog.Logger) (*membership.Cluster, error) {
-	if env := os.Getenv("METALLB_ML_BIND_PORT"); env != "" && f.Port == DefaultGossipPort {
-		if err := f.setPort(env); err != nil {
-			return nil, fmt.Errorf("METALLB_ML_BIND_PORT: %w", err)
-		}
-	}
 	if f.BindAddr == "" || inCluster && f.Labels == "" {
 		log.Info("gossip is off: the Nodes that the API knows are the members",
 			"hint", "give --ml-bindaddr and, in a cluster, --ml-labels to detect dead nodes in seconds")

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -190,7 +189,7 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 		}
 		return lead(ctx)
 	})
-	if err := g.Wait(); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	log.Info("stopped", "daemon", "controller")

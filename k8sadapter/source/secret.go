@@ -40,7 +40,11 @@ func (k *Kube) EnsureGossipSecret(ctx context.Context, name, deployment string) 
 		}
 		secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID}}
 	}
-	if _, err := secrets.Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil // another replica was quicker
+	case err != nil:
 		return fmt.Errorf("source: create gossip secret %s/%s: %w", k.namespace, name, err)
 	}
 	k.logger.Info("gossip secret created", "namespace", k.namespace, "name", name)

@@ -28,14 +28,18 @@ const (
 
 // ConfigurationConfig configures a Configuration.
 type ConfigurationConfig struct {
-	Store Store[*v1beta1.ConfigurationState] // required
-	// Name, Labels and Owner of the object. An empty Owner leaves it behind when the daemon goes.
-	Name   string
+	// Store is where the object lives. Required.
+	Store Store[*v1beta1.ConfigurationState]
+	// Name is the name of the object. Required.
+	Name string
+	// Labels are the labels that the object gets and is watched by: LabelComponent, and LabelNodeName for a speaker's.
 	Labels map[string]string
-	Owner  *metav1.OwnerReference
-	// Condition is the type of its only condition.
+	// Owner is the daemon's pod: the object goes with it. Nil: it stays when the daemon goes.
+	Owner *metav1.OwnerReference
+	// Condition is the type of its only condition: ConditionController or ConditionSpeaker.
 	Condition string
-	Logger    *slog.Logger // nil discards
+	// Logger receives writes that failed and are tried again, at Warn. Nil discards.
+	Logger *slog.Logger
 }
 
 // Configuration keeps the ConfigurationState of one daemon.
@@ -115,7 +119,8 @@ func (c *Configuration) verdict(before v1beta1.ConfigurationStateStatus, errors 
 	}
 	const limit = 32768 // of a condition's message, by its schema
 	if len(cond.Message) > limit {
-		cond.Message = cond.Message[:limit]
+		// Half a character would come back from the API server as another one, and be written again for ever.
+		cond.Message = strings.ToValidUTF8(cond.Message[:limit], "")
 	}
 	for _, b := range before.Conditions {
 		if b.Type == cond.Type && b.Status == cond.Status {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -217,6 +218,14 @@ func TestConfiguration(t *testing.T) {
 			assert.Equal(t, metav1.ConditionFalse, s.Status.Conditions[0].Status)
 			assert.Equal(t, "ConfigurationError", s.Status.Conditions[0].Reason)
 			turned := s.Status.Conditions[0].LastTransitionTime
+			c.Set([]string{strings.Repeat("ü", 20000)})
+			settle()
+			long := store.all()["speaker-n1"].Status
+			assert.Len(t, long.ErrorSummary, 40000)
+			assert.Equal(t, strings.Repeat("ü", 16384), long.Conditions[0].Message, "as long as a message may be")
+			c.Set([]string{"x" + strings.Repeat("ü", 20000)})
+			settle()
+			assert.Equal(t, "x"+strings.Repeat("ü", 16383), store.all()["speaker-n1"].Status.Conditions[0].Message, "whole characters")
 			c.Set([]string{"IPAddressPool a is rejected"})
 			settle()
 			assert.Equal(t, turned, store.all()["speaker-n1"].Status.Conditions[0].LastTransitionTime, "still false")

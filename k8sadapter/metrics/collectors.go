@@ -11,8 +11,10 @@ import (
 
 // Updates are the counters that both daemons have.
 type Updates struct {
-	Updates, Errors uint64
-	Loaded, Stale   bool
+	Updates uint64 // object updates handled since the start
+	Errors  uint64 // those of them that failed and are tried again
+	Loaded  bool   // a configuration was applied since the start
+	Stale   bool   // an object of the configuration is rejected: its last good version is in force
 }
 
 // funcCollector is a collector made of a list of descriptions and a function that sends their values.
@@ -83,7 +85,12 @@ func Allocator(read func() map[string]allocator.Usage) prometheus.Collector {
 }
 
 // Announced is one address that this node announces.
-type Announced struct{ Service, Protocol, Node, Address string }
+type Announced struct {
+	Service  string // namespace/name
+	Protocol string // layer2 or bgp
+	Node     string // the node that announces
+	Address  string // as netip.Addr prints it
+}
 
 // Announcements returns the collector of metallb_speaker_announced: 1 for every address that this node announces, and
 // no series for any other, so that the sum over the nodes is 1 for an address at rest (metallb#1972).

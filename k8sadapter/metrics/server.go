@@ -24,7 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Authorizer says whether the bearer of a token may read the metrics.
+// Authorizer says whether the bearer of a token may read the metrics: nil is yes, ErrUnauthenticated and ErrForbidden are
+// no, and any other error means that it could not find out. It is safe for concurrent use.
 type Authorizer interface {
 	Authorize(ctx context.Context, token string) error
 }
@@ -69,7 +70,8 @@ func (a APIAuthorizer) Authorize(ctx context.Context, token string) error {
 	return nil
 }
 
-// Handler serves the registry at /metrics. With an Authorizer, only to whom it allows.
+// Handler serves the registry at /metrics. With an Authorizer, only to whom it allows: others get the status 401
+// (no token, or an unknown one), 403 (not allowed), or 503 (it could not be found out).
 func Handler(reg *prometheus.Registry, auth Authorizer) http.Handler {
 	plain := promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()

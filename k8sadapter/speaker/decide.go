@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/heraldlb/herald/bgp"
 	"github.com/heraldlb/herald/election"
 	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/membership"
@@ -54,6 +55,7 @@ type Snapshot struct {
 
 // Decision says for one address of one Service and one protocol who announces it, and why not the others.
 type Decision struct {
+	// Service, Protocol and Address are what is decided on.
 	Service  types.NamespacedName
 	Protocol Protocol
 	Address  netip.Addr
@@ -69,6 +71,8 @@ type Decision struct {
 	Excluded map[string]election.Reason
 	// Interfaces are the links that Self may announce on; empty means every link.
 	Interfaces []string
+	// Routes are what Self tells routers of the address (bgp), sorted; none when it does not announce.
+	Routes []bgp.Route
 }
 
 // service is one Service with what the elections of its addresses need.
@@ -77,7 +81,9 @@ type service struct {
 	name   types.NamespacedName
 	addrs  []netip.Addr
 	reason election.Reason // why no address of the Service can be announced by anyone, "" if there is no such reason
+	pool   config.Pool
 	ads    []config.L2Advertisement
+	bgpAds []config.BGPAdvertisement
 
 	serving   bool            // some endpoint can serve
 	servingOn map[string]bool // the nodes that such endpoints are on
@@ -114,8 +120,9 @@ func Decide(s Snapshot) []Decision {
 	elected := elect(services, known)
 	out := make([]Decision, 0, 2*len(services))
 	for _, sv := range services {
+		out = append(out, s.bgpDecisions(sv, known, members)...)
 		for _, a := range sv.addrs {
-			out = append(out, s.bgp(sv, a, known), s.layer2(sv, a, elected[sv]))
+			out = append(out, s.layer2(sv, a, elected[sv]))
 		}
 	}
 	slices.SortFunc(out, func(a, b Decision) int {
@@ -162,6 +169,7 @@ func (s Snapshot) look(obj *corev1.Service) *service {
 		sv.reason = IPNotAllowed
 		return sv
 	}
+	sv.pool, sv.bgpAds = pool, s.Config.BGPFor(pool)
 	sv.ads = s.Config.L2For(pool, obj.Labels)
 	if config.SharesIP(obj) && slices.ContainsFunc(sv.ads, func(a config.L2Advertisement) bool { return a.HasServiceSelectors }) {
 		sv.reason = election.SharedIPWithServiceSelector
@@ -308,18 +316,4 @@ func ownReason(sv *service, self candidate) election.Reason {
 	default:
 		return election.NotOwner
 	}
-}
-
-// bgp is the decision for one address on the routers. No BGP advertisement is read yet, so no pool is advertised by BGP
-// on any node, and MetalLB's code for that is notOwner.
-func (s Snapshot) bgp(sv *service, a netip.Addr, known []string) Decision {
-	why := cmp.Or(sv.reason, election.NotOwner)
-	if why == election.SharedIPWithServiceSelector {
-		why = election.NotOwner // concerns layer 2 only
-	}
-	d := Decision{Service: sv.name, Protocol: BGP, Address: a, Reason: why, Excluded: make(map[string]election.Reason, len(known))}
-	for _, n := range known {
-		d.Excluded[n] = why
-	}
-	return d
 }

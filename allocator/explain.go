@@ -159,6 +159,7 @@ func (a *Allocator) judge(w *wish, p *pool) Verdict {
 		}
 	case ReasonFull:
 		v.Kept = p.spaces[v.Family.index()].kept > 0
+	default:
 	}
 	return v
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/netip"
 	"time"
 )
@@ -178,7 +179,7 @@ func (p *port) warn(what string, err error) {
 		return
 	}
 	p.warned[what] = true
-	p.a.log.Warn("link is not fully served, will retry", linkAttrs(p.link), "what", what, "err", err)
+	p.a.log.Warn("link is not fully served, will retry", linkAttrs(p.link), slog.String("what", what), slog.Any("err", err))
 }
 
 func (p *port) stats() LinkStats {

@@ -215,7 +215,7 @@ func (w *watcher) resume(d *dispute) {
 }
 
 func (w *watcher) log(d *dispute, text string) {
-	w.a.log.Warn(text, "addr", d.spot.addr, "link", d.spot.lane.name,
+	w.a.log.Warn("address conflict", "what", text, "addr", d.spot.addr, "link", d.spot.lane.name,
 		"mac", net.HardwareAddr(d.by[:]).String(), "kind", d.kind.String())
 }
 

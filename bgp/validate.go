@@ -37,8 +37,7 @@ func PeerErrors(err error) []*PeerError {
 		}
 		return list
 	}
-	var one *PeerError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*PeerError](err); ok {
 		list = append(list, one)
 	}
 	return list

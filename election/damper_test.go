@@ -3,6 +3,7 @@ package election
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -188,7 +189,8 @@ func day(t require.TestingT, cfg DamperConfig, restarts []int) (damped, metallb 
 	restarts = slices.Clone(restarts)
 	slices.Sort(restarts)
 	d := damper(t, cfg)
-	others, addr := kw(1, 2, 3, 4), numbered(1)[0]
+	others := kw(1, 2, 3, 4)
+	var addr netip.Addr
 	all := append(slices.Clone(others), "flapping")
 	for i := 0; ; i++ { // an address that the node holds when it may
 		addr = numbered(i + 1)[i]

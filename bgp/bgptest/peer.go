@@ -117,7 +117,7 @@ func (p *Peer) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.l.Close()
+	_ = p.l.Close() // it only accepts
 	p.Break()
 	p.wg.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/heraldlb/herald/bgp"
@@ -86,8 +87,8 @@ func removal(s *suite) {
 
 // ceased reports whether the last notification is a Cease.
 func ceased(events []Event) bool {
-	for i := len(events) - 1; i >= 0; i-- {
-		if n := events[i].Notified; n.Code != 0 {
+	for _, e := range slices.Backward(events) {
+		if n := e.Notified; n.Code != 0 {
 			return n.Code == 6
 		}
 	}

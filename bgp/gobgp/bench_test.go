@@ -3,7 +3,6 @@ package gobgp
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -59,7 +58,7 @@ func measure(b *testing.B, prefixes int, receivers []*bgptest.Peer, announce, wi
 }
 
 func benchEngine(b *testing.B, receivers []*bgptest.Peer) *Engine {
-	e, err := New(Config{Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	e, err := New(Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(b, err)
 	peers := make([]bgp.Peer, len(receivers))
 	for i, r := range receivers {

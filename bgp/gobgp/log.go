@@ -95,7 +95,7 @@ func (b *bridge) hand(s *session, msg string, fields gobgplog.Fields) {
 	for key, value := range fields {
 		attrs = append(attrs, slog.String("gobgp"+key, fmt.Sprint(value)))
 	}
-	log.LogAttrs(context.Background(), slog.LevelDebug, "gobgp: "+msg, attrs...)
+	log.LogAttrs(context.Background(), slog.LevelDebug, "gobgp", append(attrs, slog.String("says", msg))...)
 }
 
 func stateOf(name string) bgp.State {

@@ -82,7 +82,7 @@ type lab struct {
 }
 
 // links numbers the links of the process, so that labs do not meet.
-var links atomic.Uint32
+var links atomic.Uint32 //nolint:gochecknoglobals // only of the test process
 
 func newLab(t *testing.T, r router) *lab {
 	t.Helper()
@@ -296,7 +296,7 @@ func birdAttribute(t *testing.T, r *bgptest.Route, key, value string) {
 	case "as_path":
 		r.ASPath = numbers(t, value)
 	case "next_hop":
-		for _, field := range strings.Fields(value) { // ":: fe80::1" when there is a link-local one only
+		for field := range strings.FieldsSeq(value) { // ":: fe80::1" when there is a link-local one only
 			hop, err := netip.ParseAddr(field)
 			require.NoError(t, err)
 			if !hop.IsUnspecified() {

@@ -3,6 +3,7 @@ package gobgp
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -54,9 +55,7 @@ func (o oracle) replace(routes []bgp.Route) {
 		}
 	}
 	clear(o)
-	for p, list := range next {
-		o[p] = list
-	}
+	maps.Copy(o, next)
 }
 
 // TestRouteTableMatchesOracle: the same content, and dirty is what changed.

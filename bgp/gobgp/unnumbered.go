@@ -35,7 +35,7 @@ func findNeighbour(ctx context.Context, name string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("interface %s: %w", name, err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // what it was for is done
 	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()
 	conn := c.IPv6PacketConn()
 	if err := errors.Join(conn.SetControlMessage(ipv6.FlagInterface|ipv6.FlagHopLimit, true), conn.SetMulticastLoopback(false),

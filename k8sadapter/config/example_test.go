@@ -28,9 +28,8 @@ func ExampleStore_Update() {
 	for _, p := range cfg.Pools {
 		fmt.Println(p.Name, p.Alloc.Ranges)
 	}
-	var fe *config.FieldError
 	for _, r := range cfg.Rejected {
-		if errors.As(r, &fe) {
+		if fe, ok := errors.AsType[*config.FieldError](r); ok {
 			fmt.Println(r.Kind, r.Name, fe.Field, fe.Value)
 		}
 		fmt.Println(r.Effect())

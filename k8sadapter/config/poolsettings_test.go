@@ -110,11 +110,11 @@ func TestPoolSettingsRejected(t *testing.T) {
 
 func TestPoolSettingsWarnings(t *testing.T) {
 	var store config.Store
-	cfg := store.Update(pools(set("herald.lb/quarantaine", "10m", config.AnnotationExclude, "198.51.100.1")))
+	cfg := store.Update(pools(set("herald.lb/quaranteen", "10m", config.AnnotationExclude, "198.51.100.1")))
 	require.Empty(t, cfg.Rejected)
 	require.Len(t, cfg.Warnings, 2)
 	assert.Equal(t, "metadata.annotations[herald.lb/exclude]: 198.51.100.1/32 is outside of the pool; it excludes nothing", cfg.Warnings[0].Message)
-	assert.Equal(t, "metadata.annotations[herald.lb/quarantaine]: herald.lb/quarantaine is not an annotation that Herald knows, and is ignored", cfg.Warnings[1].Message)
+	assert.Equal(t, "metadata.annotations[herald.lb/quaranteen]: herald.lb/quaranteen is not an annotation that Herald knows, and is ignored", cfg.Warnings[1].Message)
 }
 
 // What older pools have taken of the last good version takes the reservations there with it.

@@ -137,6 +137,7 @@ func (k *Kube) ListerWatcher(kind Kind) cache.ListerWatcher {
 		client = k.metallb2
 	case Secrets:
 		client, filter = k.core, fields.OneTermEqualSelector("type", string(corev1.SecretTypeBasicAuth))
+	default: // of the core group
 	}
 	lw := cache.NewListWatchFromClient(client, string(kind), namespace, filter)
 	switch {

@@ -118,6 +118,53 @@ func TestOncePrintsEveryField(t *testing.T) {
 	}, docs)
 }
 
+const routers = objects + `---
+apiVersion: metallb.io/v1beta2
+kind: BGPPeer
+metadata: {name: tor-a, namespace: metallb-system}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.1}
+---
+apiVersion: metallb.io/v1beta1
+kind: BGPPeer
+metadata: {name: tor-b, namespace: metallb-system}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.2}
+---
+apiVersion: metallb.io/v1beta1
+kind: BGPAdvertisement
+metadata: {name: office, namespace: metallb-system}
+spec: {localPref: 120, communities: [east, "64512:7"], aggregationLength: 28, peers: [tor-b, tor-a]}
+---
+apiVersion: metallb.io/v1beta1
+kind: Community
+metadata: {name: ours, namespace: metallb-system}
+spec: {communities: [{name: east, value: "64512:1"}]}
+`
+
+func TestOncePrintsRoutes(t *testing.T) {
+	code, docs, log := decide(t, routers, "kw-02", "kw-01,kw-02,kw-03")
+	assert.Zero(t, code, log)
+	require.Len(t, docs, 4)
+	assert.Equal(t, map[string]any{
+		"service": "shop/web", "protocol": "bgp", "address": "198.51.100.7", "announce": true, "announcer": "", "reason": "",
+		"candidates": []any{"kw-01", "kw-02"}, "excluded": map[string]any{"kw-03": "nodeLabeledExcludeBalancers"}, "interfaces": []any{},
+		"routes": []any{map[string]any{
+			"prefix": "198.51.100.0/28", "localPref": 120.0, "communities": []any{"64512:1", "64512:7"}, "peers": []any{"tor-a", "tor-b"},
+		}},
+	}, docs[2])
+}
+
+func TestOnceOnAPeerThatIsHeldBack(t *testing.T) {
+	code, docs, log := decide(t, strings.Replace(routers, "peerAddress: 192.0.2.1}", "peerAddress: 192.0.2.1, passwordSecret: {name: key}}", 1), "kw-02", "kw-01,kw-02")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, log, "held back")
+	assert.Contains(t, log, "tor-a")
+	assert.Equal(t, true, docs[2]["announce"], "the routes do not depend on the peers")
+
+	code, _, log = decide(t, strings.Replace(routers, "192.0.2.2", "192.0.2.1", 1), "kw-02", "kw-01,kw-02")
+	assert.Equal(t, 2, code, "one address twice on one node")
+	assert.Contains(t, log, "tor-b")
+}
+
 func TestOnceForANodeThatNobodyKnows(t *testing.T) {
 	code, docs, log := decide(t, objects, "nobody", "kw-01")
 	assert.Zero(t, code)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heraldlb/herald/bgp"
 	"github.com/heraldlb/herald/election"
 	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/k8sadapter/source"
@@ -64,6 +66,8 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 		Self: cfg.Node, LBClass: cfg.LBClass, IgnoreExclude: cfg.IgnoreExclude,
 		Config: store.Update(config.Objects{
 			Pools: set.IPAddressPools, L2Advertisements: set.L2Advertisements, Namespaces: set.Namespaces,
+			BGPPeers: set.BGPPeers, BGPAdvertisements: set.BGPAdvertisements, BFDProfiles: set.BFDProfiles,
+			Communities: set.Communities, Secrets: set.Secrets, Nodes: set.Nodes,
 		}),
 		Nodes: make(map[string]*corev1.Node, len(set.Nodes)), Services: set.Services,
 		Slices: slicesByService(set.EndpointSlices),
@@ -87,7 +91,9 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 	for _, x := range set.Rejected {
 		log.Warn("object rejected", "error", x)
 	}
-	for _, r := range snap.Config.Rejected {
+	_, unfit := snap.Config.PeersFor(snap.Nodes[cfg.Node])
+	rejected := slices.Concat(snap.Config.Rejected, unfit)
+	for _, r := range rejected {
 		log.Warn("object rejected", "error", r)
 	}
 	for _, d := range Decide(snap) {
@@ -99,7 +105,7 @@ func Once(w io.Writer, set *source.Set, cfg OnceConfig) error {
 			return fmt.Errorf("print decisions: %w", err)
 		}
 	}
-	if len(set.Rejected)+len(snap.Config.Rejected) > 0 {
+	if len(set.Rejected)+len(rejected) > 0 {
 		return ErrRejected
 	}
 	return nil
@@ -111,6 +117,9 @@ func print(d Decision) printed {
 		Announcer: d.Announcer, Reason: d.Reason, Candidates: d.Candidates, Excluded: d.Excluded,
 		Interfaces: d.Interfaces, Routes: []route{},
 	}
+	for _, r := range d.Routes {
+		p.Routes = append(p.Routes, printRoute(r))
+	}
 	if p.Candidates == nil {
 		p.Candidates = []string{}
 	}
@@ -121,6 +130,14 @@ func print(d Decision) printed {
 		p.Interfaces = []string{}
 	}
 	return p
+}
+
+func printRoute(r bgp.Route) route {
+	out := route{Prefix: r.Prefix.String(), Communities: communityText(r), Peers: slices.Concat([]string{}, r.Peers)}
+	if r.LocalPref != nil {
+		out.LocalPref = *r.LocalPref
+	}
+	return out
 }
 
 // slicesByService sorts EndpointSlices by the Service that their label names; those without one belong to none.

@@ -74,6 +74,58 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// BenchmarkServe is all that a responder does with a batch of questions but for the
+// system calls, in ns per question.
+func BenchmarkServe(b *testing.B) {
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("addresses=%d", n), func(b *testing.B) {
+			a, err := New(Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			a.table.Store(benchTable(b, n))
+			r := &responder{a: a, protocol: ARP, link: "eth0", lane: a.lane("eth0"), own: ownMAC(), conn: nowhere{}}
+			frames := make([][]byte, 64*batchSize)
+			for i := range frames {
+				to := benchAddr(i * 7919 % n)
+				frames[i] = edit(arpRequest(), arpTarget, to[:]...)
+			}
+			out := answers{buf: makeFrames(batchSize, arpFrameSize)}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				r.answer(frames[i%64*batchSize:][:batchSize], &out)
+				i++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(i*batchSize), "ns/question")
+		})
+	}
+}
+
+type nowhere struct{ Conn }
+
+func (nowhere) WriteFrames(frames [][]byte) (int, error) { return len(frames), nil }
+
+// BenchmarkHear is what conflict detection adds to a question that is no claim.
+func BenchmarkHear(b *testing.B) {
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("addresses=%d", n), func(b *testing.B) {
+			t := benchTable(b, n)
+			r := &responder{protocol: ARP, own: ownMAC()}
+			frames := make([][]byte, 4096)
+			for i := range frames {
+				frames[i] = edit(arpRequest(), 30, byte(i>>8), byte(i))
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				r.hear(frames[i%len(frames)], t, nil)
+			}
+		})
+	}
+}
+
 func BenchmarkAnswer(b *testing.B) {
 	tab := tableOf(b, ad(vip4), ad(vip6))
 	ask, ns := arpRequest(), nsFrame()

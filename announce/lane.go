@@ -80,12 +80,18 @@ type cell struct {
 // counters, which thus start at zero when the address comes back. The packet path
 // finds and makes cells without a lock.
 type tenure struct {
-	cells atomic.Pointer[[]*cell] // by the slot of their lane; the slice is immutable
+	home  cell         // of the first lane; most addresses have one, and it is at hand
+	first atomic.Int64 // slot of home and 1; 0: free; negative: that lane is no more
+
+	cells atomic.Pointer[[]*cell] // of the others, by slot; the slice is immutable
 	gone  tally                   // of lanes that are no more
 }
 
 // find returns the cell of a slot, or nil if nothing has made it.
 func (t *tenure) find(slot int) *cell {
+	if t.first.Load() == int64(slot)+1 {
+		return &t.home
+	}
 	if cells := t.cells.Load(); cells != nil && slot < len(*cells) {
 		return (*cells)[slot]
 	}
@@ -98,8 +104,9 @@ func (t *tenure) cell(slot int) *cell {
 		if c := t.find(slot); c != nil {
 			return c
 		}
-		c := new(cell)
-		t.replace(slot, nil, c)
+		if !t.first.CompareAndSwap(0, int64(slot)+1) {
+			t.replace(slot, nil, new(cell))
+		}
 	}
 }
 
@@ -123,8 +130,14 @@ func (t *tenure) replace(slot int, prev, next *cell) {
 
 // fold adds a cell to what is gone and empties its slot. Nobody counts in it.
 func (t *tenure) fold(slot int) {
-	if c := t.find(slot); c != nil {
-		t.gone.add(&c.tally)
+	c := t.find(slot)
+	switch {
+	case c == nil:
+		return
+	case c == &t.home: // not used again: somebody may still look at it
+		t.first.Store(-1)
+	default:
 		t.replace(slot, c, nil)
 	}
+	t.gone.add(&c.tally)
 }

@@ -155,6 +155,9 @@ func (r *responder) hear(frame []byte, t *table, inquiries inquiries) {
 	if kind == 0 {
 		return
 	}
+	if len(inquiries) == 0 && !t.mayHold(addr) {
+		return
+	}
 	e := t.lookup(addr)
 	held := e != nil && e.allows(r.link)
 	if !held && len(inquiries) == 0 {

@@ -35,11 +35,36 @@ type table struct {
 	v4 map[[4]byte]*entry
 	v6 map[[16]byte]*entry
 
+	bounds4, bounds6 bounds
+
 	covered        sync.Once
 	cover4, cover6 []netip.Prefix
 }
 
-// prefixes returns what contains every address of a protocol, for its filter.
+// A bounds is the lowest and the highest address of a family; invalid without any.
+type bounds struct{ low, high netip.Addr }
+
+func (b *bounds) extend(a netip.Addr) {
+	if !b.low.IsValid() || a.Less(b.low) {
+		b.low = a
+	}
+	if b.high.Less(a) {
+		b.high = a
+	}
+}
+
+// mayHold is false only if the address is not held. It spares most of the look-ups
+// for what is not, which miss the caches of the CPU.
+func (t *table) mayHold(a netip.Addr) bool {
+	b := &t.bounds6
+	if a.Is4() {
+		b = &t.bounds4
+	}
+	return !a.Less(b.low) && !b.high.Less(a)
+}
+
+// prefixes returns what contains every address of a protocol, for its filter. It takes
+// time the first time, and is not for the packet path.
 func (t *table) prefixes(p Protocol) []netip.Prefix {
 	t.covered.Do(func() {
 		var v4, v6 []netip.Addr
@@ -150,8 +175,10 @@ func newTable(ads []Advertisement, old *table) (*table, error) {
 func (t *table) put(e *entry) {
 	if e.addr.Is4() {
 		t.v4[e.addr.As4()] = e
+		t.bounds4.extend(e.addr)
 	} else {
 		t.v6[e.addr.As16()] = e
+		t.bounds6.extend(e.addr)
 	}
 }
 

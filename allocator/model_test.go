@@ -2,21 +2,25 @@ package allocator
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
-	"testing"
-
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
+	"time"
 )
 
 // model is the allocator in its slowest and plainest form: lists of addresses
 // and loops over all holdings.
 type model struct {
-	pools []Pool
-	held  map[Owner]modelHolding
+	pools  []Pool
+	limits Limits
+	held   map[Owner]modelHolding
+	rests  []modelRest // in order of release
+}
+
+type modelRest struct {
+	addr  netip.Addr
+	owner Owner
+	since time.Time
 }
 
 type modelHolding struct {
@@ -97,6 +101,116 @@ func mayShare(a, b Request) bool {
 	return true
 }
 
+// contains is about ranges and exclusions alone.
+func contains(p *Pool, addr netip.Addr) bool {
+	in := func(r Range) bool { return r.Contains(addr) }
+	return !p.Opaque && slices.ContainsFunc(p.Ranges, in) && !slices.ContainsFunc(p.Exclude, in)
+}
+
+func closed(p *Pool) bool { return p == nil || p.Opaque || p.Drain }
+
+func (m *model) reservedTo(addr netip.Addr) []Owner {
+	var owners []Owner
+	for _, p := range m.pools {
+		for _, r := range p.Reserve {
+			if r.Addr == addr && !p.Opaque {
+				owners = append(owners, r.Owner)
+			}
+		}
+	}
+	return owners
+}
+
+// until returns when a rest ends, the zero time if its pool knows no quarantine.
+func (m *model) until(r modelRest) time.Time {
+	if p := m.poolOf(r.addr); p != nil && p.Quarantine > 0 {
+		return r.since.Add(p.Quarantine)
+	}
+	return time.Time{}
+}
+
+func (m *model) sweep() {
+	m.rests = slices.DeleteFunc(m.rests, func(r modelRest) bool { return !m.until(r).After(time.Now()) })
+}
+
+func (m *model) restsFor(addr netip.Addr) (Owner, bool) {
+	for _, r := range m.rests {
+		if r.addr == addr {
+			return r.owner, true
+		}
+	}
+	return "", false
+}
+
+// isKept reports that nobody can be given addr who is not meant.
+func (m *model) isKept(addr netip.Addr) bool {
+	_, rests := m.restsFor(addr)
+	return rests || len(m.reservedTo(addr)) > 0
+}
+
+func (m *model) barred(addr netip.Addr, o Owner) bool {
+	owners := m.reservedTo(addr)
+	last, rests := m.restsFor(addr)
+	return len(owners) > 0 && !slices.Contains(owners, o) || rests && last != o
+}
+
+// tally counts the addresses of a namespace, in one pool or in all.
+func (m *model) tally(namespace, pool string) int {
+	distinct := map[netip.Addr]bool{}
+	for _, h := range m.held {
+		if h.req.Namespace == namespace && (pool == "" || pool == h.pool) {
+			for _, addr := range h.addrs {
+				distinct[addr] = true
+			}
+		}
+	}
+	return len(distinct)
+}
+
+func (m *model) room(p *Pool, req Request) int {
+	room := math.MaxInt
+	if limit := m.limits.of(req.Namespace); limit > 0 {
+		room = limit - m.tally(req.Namespace, "")
+	}
+	if p.LimitPerNamespace > 0 {
+		room = min(room, p.LimitPerNamespace-m.tally(req.Namespace, p.Name))
+	}
+	return room
+}
+
+func (m *model) cost(list []netip.Addr, req Request) int {
+	cost := len(list)
+	for _, addr := range list {
+		for _, h := range m.held {
+			if h.req.Namespace == req.Namespace && slices.Contains(h.addrs, addr) {
+				cost--
+				break
+			}
+		}
+	}
+	return cost
+}
+
+// mayJoin is mayHave for an address that is new for the owner.
+func (m *model) mayJoin(p *Pool, addr netip.Addr, req Request) bool {
+	return m.mayHave(addr, req) && !m.barred(addr, req.Owner) && m.cost([]netip.Addr{addr}, req) <= m.room(p, req)
+}
+
+// set makes the owner hold h, and release what it held; nil for nothing.
+func (m *model) set(owner Owner, h *modelHolding) {
+	before := m.held[owner].addrs
+	delete(m.held, owner)
+	if h != nil {
+		m.held[owner] = *h
+		m.rests = slices.DeleteFunc(m.rests, func(r modelRest) bool { return slices.Contains(h.addrs, r.addr) })
+	}
+	for _, addr := range before {
+		if r := (modelRest{addr, owner, time.Now()}); !m.isHeld(addr) && m.until(r).After(time.Now()) {
+			m.rests = append(m.rests, r)
+		}
+	}
+}
+
 func (m *model) mayHave(addr netip.Addr, req Request) bool {
 	for owner, h := range m.held {
 		if owner != req.Owner && slices.Contains(h.addrs, addr) && !mayShare(req, h.req) {
@@ -115,13 +229,24 @@ func (m *model) isHeld(addr netip.Addr) bool {
 	return false
 }
 
-// free returns the lowest free address of a family in p, the zero one if none.
-func (m *model) free(p *Pool, f Family) netip.Addr {
-	if p.Opaque {
+// free returns the free address of a family in p that the owner is given next,
+// the zero one if none.
+func (m *model) free(p *Pool, f Family, o Owner) netip.Addr {
+	var all []netip.Addr
+	for _, addr := range naive(*p) {
+		if FamilyOf(addr) == f && !p.Opaque {
+			all = append(all, addr)
+		}
+	}
+	if len(all) == 0 {
 		return netip.Addr{}
 	}
-	for _, addr := range naive(*p) {
-		if FamilyOf(addr) == f && !m.isHeld(addr) {
+	from := 0
+	if p.Order == OrderSpread {
+		from = int(spot(o, u128{lo: uint64(len(all) - 1)}).lo)
+	}
+	for _, addr := range slices.Concat(all[from:], all[:from]) {
+		if !m.isHeld(addr) && !m.isKept(addr) {
 			return addr
 		}
 	}
@@ -138,7 +263,7 @@ func (m *model) grouped(p *Pool, f Family, req Request) (all []netip.Addr, lowes
 		for _, h := range m.held {
 			if slices.Contains(h.addrs, addr) && h.req.SharingKey == req.SharingKey && h.req.BackendKey == req.BackendKey {
 				all = append(all, addr)
-				if !lowest.IsValid() && m.mayHave(addr, req) {
+				if !lowest.IsValid() && m.mayJoin(p, addr, req) {
 					lowest = addr
 				}
 				break
@@ -156,7 +281,7 @@ func (m *model) join(req Request, pools []*Pool) (string, []netip.Addr) {
 	}
 	var fits []*Pool
 	for _, p := range pools {
-		if !p.Opaque && modelServes(p, req) {
+		if !closed(p) && modelServes(p, req) {
 			fits = append(fits, p)
 		}
 	}
@@ -171,7 +296,7 @@ func (m *model) join(req Request, pools []*Pool) (string, []netip.Addr) {
 	for _, p := range fits {
 		_, v4 := m.grouped(p, IPv4, req)
 		_, v6 := m.grouped(p, IPv6, req)
-		if v4.IsValid() && v6.IsValid() {
+		if v4.IsValid() && v6.IsValid() && m.cost([]netip.Addr{v4, v6}, req) <= m.room(p, req) {
 			return p.Name, []netip.Addr{v4, v6}
 		}
 	}
@@ -179,12 +304,14 @@ func (m *model) join(req Request, pools []*Pool) (string, []netip.Addr) {
 		for _, p := range fits {
 			all4, v4 := m.grouped(p, IPv4, req)
 			all6, v6 := m.grouped(p, IPv6, req)
-			if fresh && givesFresh(p, req) {
-				if v4.IsValid() && len(all6) == 0 && m.free(p, IPv6).IsValid() {
-					return p.Name, []netip.Addr{v4, m.free(p, IPv6)}
+			if fresh && v4.IsValid() && len(all6) == 0 {
+				if list := m.withFresh(p, v4, req); list != nil {
+					return p.Name, list
 				}
-				if v6.IsValid() && len(all4) == 0 && m.free(p, IPv4).IsValid() {
-					return p.Name, []netip.Addr{m.free(p, IPv4), v6}
+			}
+			if fresh && v6.IsValid() && len(all4) == 0 {
+				if list := m.withFresh(p, v6, req); list != nil {
+					return p.Name, list
 				}
 			}
 			if !fresh && req.Partial && v4.IsValid() && len(all6) == 0 {
@@ -198,14 +325,95 @@ func (m *model) join(req Request, pools []*Pool) (string, []netip.Addr) {
 	return "", nil
 }
 
+// withFresh pairs addr of p with a free address of the other family, IPv4 first.
+func (m *model) withFresh(p *Pool, addr netip.Addr, req Request) []netip.Addr {
+	other := m.free(p, FamilyOf(addr).other(), req.Owner)
+	if !other.IsValid() || !givesFresh(p, req) || m.cost([]netip.Addr{addr}, req)+1 > m.room(p, req) {
+		return nil
+	}
+	return inOrder(addr, other)
+}
+
+// recall looks among the addresses that are reserved for the owner, or that rest
+// since it let them go, pool by pool.
+func (m *model) recall(req Request, pools []*Pool, reserved bool) (string, []netip.Addr) {
+	var mine []netip.Addr
+	if reserved {
+		for _, p := range m.inOrder() {
+			for _, r := range p.Reserve {
+				if r.Owner == req.Owner {
+					mine = append(mine, r.Addr)
+				}
+			}
+		}
+	} else {
+		for _, r := range slices.Backward(m.rests) {
+			if r.owner == req.Owner {
+				mine = append(mine, r.addr)
+			}
+		}
+	}
+	var mixed, single, mixedIn, singleIn = []netip.Addr(nil), []netip.Addr(nil), "", ""
+	asked := map[string]bool{}
+	for _, k := range mine {
+		p := m.poolOf(k)
+		if asked[p.Name] || closed(p) || !slices.Contains(pools, p) || !modelServes(p, req) || !reserved && !givesFresh(p, req) {
+			continue
+		}
+		asked[p.Name] = true
+		var have []netip.Addr
+		for _, f := range req.Families {
+			for _, addr := range mine {
+				if m.poolOf(addr) == p && FamilyOf(addr) == f && m.mayJoin(p, addr, req) {
+					have = append(have, addr)
+					break
+				}
+			}
+		}
+		if len(have) == 2 && m.cost(have, req) > m.room(p, req) {
+			have = have[:1]
+		}
+		switch {
+		case len(have) == 0:
+		case len(have) == len(req.Families):
+			if len(have) == 2 {
+				have = inOrder(have[0], have[1])
+			}
+			return p.Name, have
+		default:
+			if list := m.withFresh(p, have[0], req); mixed == nil && list != nil {
+				mixed, mixedIn = list, p.Name
+			}
+			if single == nil {
+				single, singleIn = have, p.Name
+			}
+		}
+	}
+	if mixed == nil && req.Partial {
+		return singleIn, single
+	}
+	return mixedIn, mixed
+}
+
+// known is what the owner can have that is not free.
+func (m *model) known(req Request, pools []*Pool) (string, []netip.Addr) {
+	if name, list := m.recall(req, pools, true); list != nil {
+		return name, list
+	}
+	if name, list := m.join(req, pools); list != nil {
+		return name, list
+	}
+	return m.recall(req, pools, false)
+}
+
 // fresh chooses free addresses in the first of the pools that can serve.
 func (m *model) fresh(req Request, pools []*Pool) (string, []netip.Addr) {
 	for _, p := range pools {
-		list := []netip.Addr{m.free(p, IPv4), m.free(p, IPv6)}
+		list := []netip.Addr{m.free(p, IPv4, req.Owner), m.free(p, IPv6, req.Owner)}
 		list = slices.DeleteFunc(list, func(addr netip.Addr) bool {
 			return !addr.IsValid() || !slices.Contains(req.Families, FamilyOf(addr))
 		})
-		if len(list) == len(req.Families) {
+		if len(list) == len(req.Families) && len(list) <= m.room(p, req) {
 			return p.Name, list
 		}
 	}
@@ -214,7 +422,7 @@ func (m *model) fresh(req Request, pools []*Pool) (string, []netip.Addr) {
 	}
 	for _, f := range req.Families {
 		for _, p := range pools {
-			if addr := m.free(p, f); addr.IsValid() {
+			if addr := m.free(p, f, req.Owner); addr.IsValid() && m.room(p, req) > 0 {
 				return p.Name, []netip.Addr{addr}
 			}
 		}
@@ -240,16 +448,21 @@ func (m *model) keep(req Request, h modelHolding) []netip.Addr {
 		return list
 	}
 	p, missing := m.pool(h.pool), FamilyOf(list[0]).other()
-	if modelServes(p, req) && !p.Opaque {
+	if !closed(p) && modelServes(p, req) {
+		for _, r := range p.Reserve {
+			if r.Owner == req.Owner && FamilyOf(r.Addr) == missing && m.mayJoin(p, r.Addr, req) {
+				return append(list, r.Addr)
+			}
+		}
 		for _, addr := range naive(*p) {
 			for owner, other := range m.held {
 				partner := owner != req.Owner && slices.Contains(other.addrs, list[0]) && slices.Contains(other.addrs, addr)
-				if partner && FamilyOf(addr) == missing && m.mayHave(addr, req) {
+				if partner && FamilyOf(addr) == missing && m.mayJoin(p, addr, req) {
 					return append(list, addr)
 				}
 			}
 		}
-		if addr := m.free(p, missing); givesFresh(p, req) && addr.IsValid() {
+		if addr := m.free(p, missing, req.Owner); givesFresh(p, req) && addr.IsValid() && m.room(p, req) > 0 {
 			return append(list, addr)
 		}
 	}
@@ -257,6 +470,27 @@ func (m *model) keep(req Request, h modelHolding) []netip.Addr {
 		return list
 	}
 	return nil
+}
+
+// mayMove reports that neither reservations, quarantines nor limits keep the
+// owner from the addresses of p that it does not hold.
+func (m *model) mayMove(p *Pool, list []netip.Addr, req Request) bool {
+	cur, holds := m.held[req.Owner]
+	news := 0
+	for _, addr := range list {
+		if !slices.Contains(cur.addrs, addr) {
+			news++
+			if m.barred(addr, req.Owner) {
+				return false
+			}
+		}
+	}
+	if holds {
+		delete(m.held, req.Owner)
+		defer func() { m.held[req.Owner] = cur }()
+	}
+	cost := m.cost(list, req)
+	return holds && news == 0 || cost == 0 || cost <= m.room(p, req)
 }
 
 func (m *model) decide(req Request) (string, []netip.Addr) {
@@ -272,7 +506,7 @@ func (m *model) decide(req Request) (string, []netip.Addr) {
 		}
 		if same {
 			pool, list = cur.pool, cur.addrs
-		} else if p := m.poolOfAll(list); p != nil && modelServes(p, req) {
+		} else if p := m.poolOfAll(list); p != nil && modelServes(p, req) && !p.Drain && m.mayMove(p, list, req) {
 			pool = p.Name
 		}
 		if pool == "" || req.Pool != "" && req.Pool != pool {
@@ -289,21 +523,21 @@ func (m *model) decide(req Request) (string, []netip.Addr) {
 	}
 	if req.Pool != "" {
 		p := m.pool(req.Pool)
-		if p == nil || !modelServes(p, req) || p.Opaque {
+		if closed(p) || !modelServes(p, req) {
 			return "", nil
 		}
-		if name, list := m.join(req, []*Pool{p}); list != nil {
+		if name, list := m.known(req, []*Pool{p}); list != nil {
 			return name, list
 		}
 		return m.fresh(req, []*Pool{p})
 	}
-	if name, list := m.join(req, m.inOrder()); list != nil {
+	if name, list := m.known(req, m.inOrder()); list != nil {
 		return name, list
 	}
 	for _, scoped := range []bool{true, false} {
 		var stage []*Pool
 		for _, p := range m.inOrder() {
-			if !p.Manual && !p.Opaque && (p.Scope != nil) == scoped && modelServes(p, req) {
+			if !p.Manual && !closed(p) && (p.Scope != nil) == scoped && modelServes(p, req) {
 				stage = append(stage, p)
 			}
 		}
@@ -319,303 +553,20 @@ func (m *model) home(h modelHolding, claim string) string {
 		return p.Name
 	}
 	p := m.pool(claim)
-	if p == nil || !p.Opaque {
+	if p == nil || !p.Opaque && p.Displaced != PolicyKeep || m.elsewhere(h, p) {
 		return ""
-	}
-	for _, addr := range h.addrs {
-		for _, other := range m.pools {
-			if !other.Opaque && slices.ContainsFunc(other.Ranges, func(r Range) bool { return r.Contains(addr) }) {
-				return ""
-			}
-		}
 	}
 	return claim
 }
 
-// machine drives an Allocator and a model side by side.
-type machine struct {
-	a *Allocator
-	m model
-}
-
-func drawRequest(t *rapid.T) Request {
-	req := Request{
-		Owner:      Owner(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"}).Draw(t, "owner")),
-		Namespace:  rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "namespace"),
-		Labels:     map[string]string{"tier": rapid.SampledFrom([]string{"gold", "silver"}).Draw(t, "tier")},
-		Families:   rapid.SampledFrom([][]Family{{IPv4}, {IPv6}, {IPv4, IPv6}, {IPv6, IPv4}}).Draw(t, "families"),
-		SharingKey: rapid.SampledFrom([]string{"", "", "k1", "k1", "k2"}).Draw(t, "key"),
-		BackendKey: rapid.SampledFrom([]string{"", "", "", "b"}).Draw(t, "backend"),
-		Pool:       rapid.SampledFrom([]string{"", "", "", "", "p0", "p1", "p2"}).Draw(t, "pool"),
-	}
-	req.Partial = len(req.Families) == 2 && rapid.Bool().Draw(t, "partial")
-	for _, n := range rapid.SliceOfNDistinct(rapid.Uint16Range(1, 3), 0, 2, rapid.ID).Draw(t, "ports") {
-		req.Ports = append(req.Ports, Port{"TCP", n})
-	}
-	return req
-}
-
-// blocks are disjoint ranges from which pools are drawn.
-func blocks(t require.TestingT) []Range {
-	var list []Range
-	for _, text := range []string{
-		"192.0.2.0-192.0.2.2", "192.0.2.254-192.0.3.1", "198.51.100.1/32", "198.51.100.8/31",
-		"2001:db8::/127", "2001:db8::8-2001:db8::a", "2001:db8::ff/128",
-	} {
-		r, _, err := ParseRange(text)
-		require.NoError(t, err)
-		list = append(list, r)
-	}
-	return list
-}
-
-func drawPools(t *rapid.T) []Pool {
-	pools := make([]Pool, rapid.IntRange(1, 4).Draw(t, "pools"))
-	scopes := []*Scope{
-		nil, nil,
-		{AnyNamespace: true},
-		{},
-		{Namespaces: []string{"n1"}},
-		{Namespaces: []string{"n2", "n1"}},
-		{AnyNamespace: true, Services: []Selector{labelIs{"tier", "gold"}}},
-	}
-	for i := range pools {
-		pools[i] = Pool{
-			Name:          fmt.Sprint("p", i),
-			Manual:        rapid.IntRange(0, 4).Draw(t, "manual") == 0,
-			AvoidBuggyIPs: rapid.IntRange(0, 3).Draw(t, "avoid") == 0,
-			Priority:      rapid.IntRange(0, 2).Draw(t, "priority"),
-			Scope:         rapid.SampledFrom(scopes).Draw(t, "scope"),
-			Opaque:        rapid.IntRange(0, 7).Draw(t, "opaque") == 0,
-		}
-	}
-	for _, r := range rapid.Permutation(blocks(t)).Draw(t, "blocks") {
-		if i := rapid.IntRange(-1, len(pools)-1).Draw(t, "goes to"); i >= 0 && !pools[i].Opaque {
-			pools[i].Ranges = append(pools[i].Ranges, r)
-		}
-	}
-	return slices.DeleteFunc(pools, func(p Pool) bool { return !p.Opaque && len(p.Ranges) == 0 })
-}
-
-// anyAddress draws an address in or beside the blocks.
-func anyAddress(t *rapid.T, f Family) netip.Addr {
-	var list []netip.Addr
-	for _, r := range blocks(t) {
-		if FamilyOf(r.From) == f {
-			list = append(list, naive(Pool{Ranges: []Range{r}})...)
-		}
-	}
-	if f == IPv4 {
-		list = append(list, netip.MustParseAddr("203.0.113.1"))
-	} else {
-		list = append(list, netip.MustParseAddr("2001:db8:1::1"))
-	}
-	return rapid.SampledFrom(list).Draw(t, "address")
-}
-
-func (x *machine) assign(t *rapid.T) {
-	req := drawRequest(t)
-	if rapid.IntRange(0, 3).Draw(t, "explicit") == 0 {
-		for _, f := range req.Families {
-			req.Addresses = append(req.Addresses, anyAddress(t, f))
-		}
-	}
-	pool, list := x.m.decide(req)
-	used := ""
-	for _, v := range x.a.Explain(req) {
-		if v.Reason == ReasonUsed {
-			require.Equal(t, list, v.Addrs)
-			used = v.Pool
-		}
-	}
-	require.Equal(t, pool, used, "Explain")
-	as, err := x.a.Assign(req)
-	if list == nil {
-		require.Error(t, err, "model finds nothing, allocator %v", as)
-		return
-	}
-	require.NoError(t, err)
-	require.Equal(t, Assignment{req.Owner, pool, list}, as)
-	x.m.held[req.Owner] = modelHolding{pool, list, req}
-	again, err := x.a.Assign(req)
-	require.NoError(t, err)
-	require.Equal(t, as, again, "idempotent")
-}
-
-func (x *machine) adopt(t *rapid.T) {
-	req := drawRequest(t)
-	req.Claim = rapid.SampledFrom([]string{"", "p0", "p1", "p2", "p3"}).Draw(t, "claim")
-	var list []netip.Addr
-	for _, f := range req.Families {
-		list = append(list, anyAddress(t, f))
-	}
-	pool := x.m.home(modelHolding{addrs: list}, cmp.Or(req.Claim, req.Pool))
-	for _, addr := range list {
-		if !x.m.mayHave(addr, req) {
-			pool = ""
-		}
-		for owner, h := range x.m.held {
-			if owner != req.Owner && slices.Contains(h.addrs, addr) && h.pool != pool {
-				pool = "" // two claims of opaque pools
+// elsewhere reports that a pool other than p contains an address of h.
+func (m *model) elsewhere(h modelHolding, p *Pool) bool {
+	for _, addr := range h.addrs {
+		for i := range m.pools {
+			if other := &m.pools[i]; other != p && contains(other, addr) {
+				return true
 			}
 		}
 	}
-	as, err := x.a.Adopt(req, list)
-	if pool == "" {
-		require.Error(t, err)
-		return
-	}
-	require.NoError(t, err)
-	require.Equal(t, Assignment{req.Owner, pool, list}, as)
-	x.m.held[req.Owner] = modelHolding{pool, list, req}
-}
-
-func (x *machine) release(t *rapid.T) {
-	owner := drawRequest(t).Owner
-	h, held := x.m.held[owner]
-	as, ok := x.a.Release(owner)
-	require.Equal(t, held, ok)
-	if ok {
-		require.Equal(t, Assignment{owner, h.pool, h.addrs}, as)
-	}
-	delete(x.m.held, owner)
-}
-
-func (x *machine) setPools(t *rapid.T) {
-	x.m.pools = drawPools(t)
-	var displaced, renamed []Owner
-	for owner, h := range x.m.held {
-		switch pool := x.m.home(h, h.pool); {
-		case pool == "":
-			displaced = append(displaced, owner)
-			delete(x.m.held, owner)
-		case pool != h.pool:
-			renamed = append(renamed, owner)
-			h.pool = pool
-			x.m.held[owner] = h
-		}
-	}
-	slices.Sort(displaced)
-	slices.Sort(renamed)
-	change, err := x.a.ReplacePools(x.m.pools)
-	require.NoError(t, err)
-	var gone, moved []Owner
-	for _, d := range change.Displaced {
-		gone = append(gone, d.Owner)
-	}
-	for _, r := range change.Renamed {
-		moved = append(moved, r.Owner)
-		require.Equal(t, x.m.held[r.Owner].pool, r.Pool)
-	}
-	require.Equal(t, displaced, gone)
-	require.Equal(t, renamed, moved)
-}
-
-// restart makes a new allocator that adopts what was held, in any order.
-func (x *machine) restart(t *rapid.T) {
-	var owners []Owner
-	for owner := range x.m.held {
-		owners = append(owners, owner)
-	}
-	slices.Sort(owners)
-	var err error
-	x.a, err = New(Config{Pools: x.m.pools})
-	require.NoError(t, err)
-	if len(owners) == 0 {
-		return
-	}
-	for _, owner := range rapid.Permutation(owners).Draw(t, "order") {
-		h := x.m.held[owner]
-		req := h.req
-		req.Claim = h.pool
-		as, err := x.a.Adopt(req, h.addrs)
-		require.NoError(t, err)
-		require.Equal(t, Assignment{owner, h.pool, h.addrs}, as)
-	}
-}
-
-// check compares everything that can be seen, and the inner books.
-func (x *machine) check(t *rapid.T) {
-	seen := map[Owner]modelHolding{}
-	for owner, as := range x.a.All() {
-		require.Equal(t, x.m.held[owner].pool, as.Pool)
-		require.Equal(t, x.m.held[owner].addrs, as.Addrs)
-		seen[owner] = x.m.held[owner]
-	}
-	require.Len(t, seen, len(x.m.held))
-	distinct := map[netip.Addr]bool{}
-	keys := map[groupKey]bool{}
-	for o1, h1 := range seen {
-		for _, addr := range h1.addrs {
-			distinct[addr] = true
-			for o2, h2 := range seen {
-				require.False(t, o1 != o2 && slices.Contains(h2.addrs, addr) && !mayShare(h1.req, h2.req), "%s held by %s and %s", addr, o1, o2)
-			}
-		}
-		if h1.req.SharingKey != "" {
-			keys[groupKey{h1.req.SharingKey, h1.req.BackendKey}] = true
-		}
-	}
-	require.Len(t, x.a.groups, len(keys))
-	require.Len(t, distinct, len(x.a.held[0])+len(x.a.held[1]))
-	for _, p := range x.m.pools {
-		var want Usage
-		count := func(addr netip.Addr) *Count {
-			if addr.Is4() {
-				return &want.V4
-			}
-			return &want.V6
-		}
-		list := naive(p)
-		for addr := range distinct {
-			if p.Opaque && slices.ContainsFunc(x.m.holders(addr), func(h modelHolding) bool { return h.pool == p.Name }) {
-				list = append(list, addr)
-			}
-		}
-		for _, addr := range list {
-			count(addr).Total++
-			if distinct[addr] {
-				count(addr).Used++
-			} else {
-				count(addr).Free++
-			}
-		}
-		got, ok := x.a.Usage(p.Name)
-		require.True(t, ok)
-		require.Equal(t, want, got, p.Name)
-	}
-	for _, p := range x.a.table.ordered {
-		p.spaces[0].free.check(t)
-		p.spaces[1].free.check(t)
-	}
-}
-
-func (m *model) holders(addr netip.Addr) []modelHolding {
-	var list []modelHolding
-	for _, h := range m.held {
-		if slices.Contains(h.addrs, addr) {
-			list = append(list, h)
-		}
-	}
-	return list
-}
-
-// For more steps: go test ./allocator -run Model -rapid.checks=2000 -rapid.steps=50
-func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		x := &machine{m: model{held: map[Owner]modelHolding{}, pools: drawPools(t)}}
-		var err error
-		x.a, err = New(Config{Pools: x.m.pools})
-		require.NoError(t, err)
-		t.Repeat(map[string]func(*rapid.T){
-			"assign":   x.assign,
-			"assign 2": x.assign,
-			"assign 3": x.assign,
-			"adopt":    x.adopt,
-			"release":  x.release,
-			"setPools": x.setPools,
-			"restart":  x.restart,
-			"":         x.check,
-		})
-	})
+	return false
 }

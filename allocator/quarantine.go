@@ -52,7 +52,10 @@ func (a *Allocator) rest(o Owner, addr netip.Addr) {
 	if p == nil || !usable || p.Quarantine == 0 {
 		return
 	}
-	if !a.kept(f, n) {
+	switch before := a.resting[f.index()][n]; {
+	case before != nil:
+		a.wake(before) // of several holders that are displaced together the last one counts
+	case !a.table.reserved(f, n):
 		p.spaces[f.index()].keep(pos)
 	}
 	now := time.Now()

@@ -94,3 +94,24 @@ func TestQuarantineOfMovesAndShares(t *testing.T) {
 		assert.Equal(t, Usage{Count{8, 2, 6, 0}, Count{8, 1, 7, 0}}, usageOf(t, a, "p"))
 	})
 }
+
+// Two that share are displaced together: the address rests once.
+func TestQuarantineOfDisplacedSharers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Pool{Name: "p", Ranges: mustRanges(t, "10.44.0.0/30", "fd44::/126"), Quarantine: time.Minute}
+		a := newTest(t, p)
+		mustAssign(t, a, want("a", both, key("k"), tcp(1)))
+		mustAssign(t, a, want("b", both, key("k"), tcp(2)))
+		p.Ranges = p.Ranges[:1]
+		displaced, err := a.SetPools([]Pool{p})
+		require.NoError(t, err)
+		require.Len(t, displaced, 2)
+		assert.Equal(t, Count{4, 0, 3, 1}, usageOf(t, a, "p").V4)
+		assert.Equal(t, addrs("10.44.0.1"), mustAssign(t, a, want("a")).Addrs)
+		assert.Equal(t, addrs("10.44.0.0"), mustAssign(t, a, want("b")).Addrs, "the last of the two")
+		time.Sleep(time.Minute)
+		_, rests := a.NextFree()
+		assert.False(t, rests)
+		assert.Equal(t, Count{4, 2, 2, 0}, usageOf(t, a, "p").V4)
+	})
+}

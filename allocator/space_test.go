@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -104,7 +105,9 @@ func naive(p Pool) []netip.Addr {
 			if p.AvoidBuggyIPs && addr.Is4() && (addr.As4()[3] == 0 || addr.As4()[3] == 255) {
 				continue
 			}
-			list = append(list, addr)
+			if !slices.ContainsFunc(p.Exclude, func(x Range) bool { return x.Contains(addr) }) {
+				list = append(list, addr)
+			}
 		}
 	}
 	return list

@@ -48,6 +48,7 @@ type speakerFlags struct {
 	podName       string
 	runDir        string
 	ignoreExclude bool
+	conflicts     announce.ConflictPolicy
 }
 
 // run is the whole program: it returns the exit code when ctx is cancelled, or when something fails.
@@ -62,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&flags.runDir, "run-dir", "", "`DIR` that outlives this process, to remember how often it started: a node that keeps coming back waits (default: off)")
 	fs.StringVar(&flags.members, "members", "", "with --once: the `NODES` that are alive, comma-separated")
 	fs.BoolVar(&flags.ignoreExclude, "ignore-exclude-lb", false, "ignore the label node.kubernetes.io/exclude-from-external-load-balancers")
+	fs.TextVar(&flags.conflicts, "conflict-policy", announce.Report, "`POLICY` when another host claims an announced address: report, defend or yield")
 	if code, done := flags.Parse(fs, args, stdout); done {
 		return code
 	}
@@ -147,7 +149,7 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	ann, err := announce.New(announce.Config{Logger: log})
+	ann, err := announce.New(announce.Config{ConflictPolicy: flags.conflicts, Logger: log})
 	if err != nil {
 		return err
 	}

@@ -113,8 +113,8 @@ func Orphans(read func() uint64) prometheus.Collector {
 }
 
 // Layer2 returns the collector of metallb_layer2_*: requests, replies and gratuitous frames of every address that is
-// announced, and under herald_layer2_* what MetalLB does not tell: frames dropped, by reason, and failures, by what
-// failed. A series goes with its address.
+// announced, and under herald_layer2_* what MetalLB does not tell: conflicts with other hosts about an address, by link,
+// frames dropped, by reason, and failures, by what failed. A series goes with its address.
 func Layer2(read func() announce.Stats) prometheus.Collector {
 	perIP := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("metallb_layer2_"+name, help, []string{"ip"}, nil)
@@ -122,23 +122,29 @@ func Layer2(read func() announce.Stats) prometheus.Collector {
 	requests := perIP("requests_received", "Number of ARP and NDP requests for the address.")
 	replies := perIP("responses_sent", "Number of ARP and NDP replies sent for the address.")
 	gratuitous := perIP("gratuitous_sent", "Number of gratuitous ARP and unsolicited NDP frames sent for the address.")
+	conflicts := prometheus.NewDesc("herald_layer2_conflicts_total", "Number of conflicts with other hosts that claimed the address.",
+		[]string{"ip", "interface"}, nil)
 	drops := prometheus.NewDesc("herald_layer2_drops_total", "Number of frames that got no answer, by reason.", []string{"reason"}, nil)
 	errs := prometheus.NewDesc("herald_layer2_errors_total", "Number of failures, by what failed.", []string{"operation"}, nil)
-	return funcCollector{[]*prometheus.Desc{requests, replies, gratuitous, drops, errs}, func(ch chan<- prometheus.Metric) {
+	return funcCollector{[]*prometheus.Desc{requests, replies, gratuitous, conflicts, drops, errs}, func(ch chan<- prometheus.Metric) {
 		s := read()
-		count := func(d *prometheus.Desc, v uint64, label string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), label)
+		count := func(d *prometheus.Desc, v uint64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 		}
 		for _, a := range s.Addresses {
 			count(requests, a.Requests, a.Addr.String())
 			count(replies, a.Replies, a.Addr.String())
 			count(gratuitous, a.Gratuitous, a.Addr.String())
+			for _, on := range a.OnLinks {
+				count(conflicts, on.Conflicts, a.Addr.String(), on.Link)
+			}
 		}
 		for reason, n := range s.Drops {
 			count(drops, n, reason.String())
 		}
 		for operation, n := range map[string]uint64{
 			"listen": s.Errors.Listen, "read": s.Errors.Read, "write": s.Errors.Write, "join": s.Errors.Join, "links": s.Errors.Links,
+			"filter": s.Errors.Filter,
 		} {
 			count(errs, n, operation)
 		}

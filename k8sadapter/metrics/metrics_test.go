@@ -39,11 +39,18 @@ func TestNamesAndValues(t *testing.T) {
 		Announcements(func() []Announced { return []Announced{{"shop/web", "layer2", "node-1", "192.0.2.10"}} }),
 		Layer2(func() announce.Stats {
 			return announce.Stats{
-				Addresses: []announce.AddrStats{{Addr: netip.MustParseAddr("192.0.2.10"), Requests: 3, Replies: 2, Gratuitous: 10}},
-				Drops:     map[announce.DropReason]uint64{announce.DropUnknown: 4},
+				Addresses: []announce.AddrStats{{
+					Addr: netip.MustParseAddr("192.0.2.10"), Requests: 3, Replies: 2, Gratuitous: 10,
+					OnLinks: []announce.AddrLinkStats{{Link: "eth0", Conflicts: 1}, {Link: "eth1"}},
+				}},
+				Drops: map[announce.DropReason]uint64{announce.DropUnknown: 4},
 			}
 		}))
 	const want = `
+# HELP herald_layer2_conflicts_total Number of conflicts with other hosts that claimed the address.
+# TYPE herald_layer2_conflicts_total counter
+herald_layer2_conflicts_total{interface="eth0",ip="192.0.2.10"} 1
+herald_layer2_conflicts_total{interface="eth1",ip="192.0.2.10"} 0
 # HELP metallb_allocator_addresses_in_use_total Number of distinct addresses of the pool that Services hold.
 # TYPE metallb_allocator_addresses_in_use_total gauge
 metallb_allocator_addresses_in_use_total{pool="office"} 3
@@ -72,26 +79,26 @@ metallb_layer2_responses_sent{ip="192.0.2.10"} 2
 # TYPE metallb_speaker_announced gauge
 metallb_speaker_announced{ip="192.0.2.10",node="node-1",protocol="layer2",service="shop/web"} 1
 `
-	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want),
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(want), "herald_layer2_conflicts_total",
 		"metallb_allocator_addresses_in_use_total", "metallb_allocator_ipv4_addresses_total",
 		"metallb_k8s_client_config_loaded_bool", "metallb_k8s_client_config_stale_bool", "metallb_k8s_client_update_errors_total",
 		"metallb_layer2_gratuitous_sent", "metallb_layer2_requests_received", "metallb_layer2_responses_sent",
 		"metallb_speaker_announced"))
 	count, err := testutil.GatherAndCount(reg)
 	require.NoError(t, err)
-	assert.Equal(t, 6+4+1+3+1+5, count)
+	assert.Equal(t, 6+4+1+3+2+1+6, count)
 }
 
 // TestOwnNamesAreWellFormed lints the names that are ours: MetalLB's break the rules, and are kept.
 func TestOwnNamesAreWellFormed(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(Layer2(func() announce.Stats {
-		return announce.Stats{Drops: map[announce.DropReason]uint64{announce.DropLink: 1}}
+		return announce.Stats{Addresses: []announce.AddrStats{{OnLinks: []announce.AddrLinkStats{{Link: "eth0"}}}}, Drops: map[announce.DropReason]uint64{announce.DropLink: 1}}
 	}))
 	latency := NewLatency("controller_decision", "How long a decision on a Service took.")
 	latency.Observe(3 * time.Millisecond)
 	reg.MustRegister(Orphans(func() uint64 { return 1 }), latency)
-	problems, err := testutil.GatherAndLint(reg, "herald_layer2_drops_total", "herald_layer2_errors_total",
+	problems, err := testutil.GatherAndLint(reg, "herald_layer2_drops_total", "herald_layer2_conflicts_total", "herald_layer2_errors_total",
 		"herald_speaker_orphans", "herald_controller_decision_seconds")
 	require.NoError(t, err)
 	assert.Empty(t, problems)

@@ -26,6 +26,7 @@ func (s *Speaker) report(snap Snapshot, decisions []Decision) {
 			s.cfg.Source.Event(objs[d.Service], kind, reason, message)
 		}
 	}
+	disputed := s.conflicts()
 	up := make(map[string]bool)
 	for _, l := range s.cfg.Announcer.Links() {
 		up[l.Name] = true
@@ -33,6 +34,9 @@ func (s *Speaker) report(snap Snapshot, decisions []Decision) {
 	for _, d := range decisions {
 		if d.Protocol != Layer2 {
 			continue
+		}
+		if text := disputed[d.Address]; d.Announce && text != "" {
+			say(d, corev1.EventTypeWarning, "addressConflict", text)
 		}
 		switch {
 		case d.Announce && len(d.Interfaces) > 0 && !slices.ContainsFunc(d.Interfaces, func(l string) bool { return up[l] }):

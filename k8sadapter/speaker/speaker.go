@@ -244,6 +244,7 @@ func (s *Speaker) loop(ctx context.Context) {
 		case <-members:
 		case <-s.cfg.Announcer.LinksChanged():
 			s.linksChanged()
+		case <-s.conflictsChanged():
 		case <-tick.C:
 		case <-alone:
 			if s.hold.eligible == nil || s.hold.over {

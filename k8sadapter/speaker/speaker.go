@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/announce"
+	"github.com/heraldlb/herald/bgp"
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/k8sadapter/metrics"
 	"github.com/heraldlb/herald/k8sadapter/source"
@@ -76,6 +78,8 @@ type Config struct {
 	Membership Membership
 	// Announcer answers for addresses. Required.
 	Announcer Announcer
+	// BGP are the sessions with routers. Nil: no router is told, whatever is decided.
+	BGP Routers
 	// LBClass is the value of spec.loadBalancerClass that is served. Empty: Services without a class.
 	LBClass string
 	// HeldUntil is when this node, which came back too often (election.Damper), may be elected again. Until then it leaves
@@ -90,6 +94,8 @@ type Config struct {
 	// OnAnnounced, if set, is told after every decision which Services this node announces on the LAN, and on which
 	// links (none: every link). It must not block.
 	OnAnnounced func(links map[types.NamespacedName][]string)
+	// OnRoutes, if set, is told after every decision which Services this node announces to which peers. It must not block.
+	OnRoutes func(peers map[types.NamespacedName][]string)
 	// Logger receives state changes at Info and degraded operation at Warn. Nil discards.
 	Logger *slog.Logger
 }
@@ -102,6 +108,9 @@ type Speaker struct {
 	dirty chan struct{}
 
 	services, endpoints, nodes, namespaces, pools, ads cache.SharedIndexInformer
+	peers, bgpAds, bfdProfiles, communities, secrets   cache.SharedIndexInformer
+
+	routing routing
 
 	said   map[said]string
 	met    map[string]struct{} // the members at the last look, nil before the first
@@ -118,6 +127,7 @@ type Speaker struct {
 type State struct {
 	Decisions []Decision
 	Rejected  []config.Rejection
+	Peers     []bgp.Peer // of this node
 }
 
 // Stats are the speaker's counters, under MetalLB's meaning of them.
@@ -137,9 +147,10 @@ type counters struct {
 
 // said is an Event that is true now: it is sent when it begins to be, and not again.
 type said struct {
-	service types.NamespacedName
-	address netip.Addr
-	reason  string
+	service  types.NamespacedName
+	address  netip.Addr
+	protocol Protocol
+	reason   string
 }
 
 // settle is the least time between two decisions that objects cause, so that a burst of changes is one decision.
@@ -178,6 +189,11 @@ func New(cfg Config) (*Speaker, error) {
 	s.namespaces = s.informer(source.Namespaces, &corev1.Namespace{})
 	s.pools = s.informer(source.IPAddressPools, &v1beta1.IPAddressPool{})
 	s.ads = s.informer(source.L2Advertisements, &v1beta1.L2Advertisement{})
+	s.peers = s.informer(source.BGPPeers, &v1beta2.BGPPeer{})
+	s.bgpAds = s.informer(source.BGPAdvertisements, &v1beta1.BGPAdvertisement{})
+	s.bfdProfiles = s.informer(source.BFDProfiles, &v1beta1.BFDProfile{})
+	s.communities = s.informer(source.Communities, &v1beta1.Community{})
+	s.secrets = s.informer(source.Secrets, &corev1.Secret{})
 	return s, nil
 }
 
@@ -191,7 +207,9 @@ func (s *Speaker) Run(ctx context.Context) error {
 	if err := s.watch(); err != nil {
 		return fmt.Errorf("speaker: register for changes: %w", err)
 	}
-	informers := []cache.SharedIndexInformer{s.services, s.endpoints, s.nodes, s.namespaces, s.pools, s.ads}
+	informers := []cache.SharedIndexInformer{
+		s.services, s.endpoints, s.nodes, s.namespaces, s.pools, s.ads, s.peers, s.bgpAds, s.bfdProfiles, s.communities, s.secrets,
+	}
 	done := make(chan struct{})
 	ended := make(chan struct{}, len(informers))
 	for _, inf := range informers {
@@ -334,22 +352,27 @@ func (s *Speaker) apply() {
 	if err := s.cfg.Announcer.SetAddrs(advertisements(decisions)); err != nil {
 		s.log.Warn("the announcer refused an address", "error", err)
 	}
-	s.report(snap, decisions)
+	peers, unfit := s.tellRouters(snap, decisions)
+	rejected := sortRejections(slices.Concat(snap.Config.Rejected, unfit))
+	s.report(snap, decisions, unfit)
 	if s.meet(snap.Members) {
 		// Who was away may have claimed what this node holds: after a partition both parts did, and this one saw no change.
 		s.cfg.Announcer.Reannounce()
 	}
-	s.callHooks(snap, decisions)
-	s.state.Store(&State{Decisions: decisions, Rejected: snap.Config.Rejected})
+	s.callHooks(rejected, decisions, peers)
+	s.state.Store(&State{Decisions: decisions, Rejected: rejected, Peers: peers})
 	s.stats.updates.Add(1)
 	s.stats.loaded.Store(true)
-	s.stats.stale.Store(len(snap.Config.Rejected) > 0)
+	s.stats.stale.Store(len(rejected) > 0)
 	s.admit(snap, decisions)
 }
 
-func (s *Speaker) callHooks(snap Snapshot, decisions []Decision) {
+func (s *Speaker) callHooks(rejected []config.Rejection, decisions []Decision, peers []bgp.Peer) {
 	if s.cfg.OnConfiguration != nil {
-		s.cfg.OnConfiguration(config.Texts(snap.Config.Rejected))
+		s.cfg.OnConfiguration(config.Texts(rejected))
+	}
+	if s.cfg.OnRoutes != nil {
+		s.cfg.OnRoutes(toldPeers(decisions, peers))
 	}
 	if s.cfg.OnAnnounced != nil {
 		links := make(map[types.NamespacedName][]string)
@@ -369,6 +392,13 @@ func (s *Speaker) snapshot() Snapshot {
 			Pools:            listed[*v1beta1.IPAddressPool](s.pools),
 			L2Advertisements: listed[*v1beta1.L2Advertisement](s.ads),
 			Namespaces:       listed[*corev1.Namespace](s.namespaces),
+
+			BGPPeers:          listed[*v1beta2.BGPPeer](s.peers),
+			BGPAdvertisements: listed[*v1beta1.BGPAdvertisement](s.bgpAds),
+			BFDProfiles:       listed[*v1beta1.BFDProfile](s.bfdProfiles),
+			Communities:       listed[*v1beta1.Community](s.communities),
+			Secrets:           listed[*corev1.Secret](s.secrets),
+			Nodes:             listed[*corev1.Node](s.nodes),
 		}),
 		Nodes:    make(map[string]*corev1.Node),
 		Members:  s.members(),

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/heraldlb/herald/k8sadapter/api/v1beta1"
+	"github.com/heraldlb/herald/k8sadapter/api/v1beta2"
 	"github.com/heraldlb/herald/k8sadapter/config"
 	"github.com/heraldlb/herald/k8sadapter/source"
 )
@@ -33,13 +34,19 @@ func (s *Speaker) watch() error {
 			return maps.Equal(a.Labels, b.Labels) && equal(a.Endpoints, b.Endpoints)
 		}),
 		register(s, s.nodes, func(a, b *corev1.Node) bool {
-			return maps.Equal(a.Labels, b.Labels) && equal(conditions(a), conditions(b)) && equal(a.Spec.Taints, b.Spec.Taints)
+			return maps.Equal(a.Labels, b.Labels) && equal(conditions(a), conditions(b)) && equal(a.Spec.Taints, b.Spec.Taints) &&
+				equal(a.Status.Addresses, b.Status.Addresses) // one of them is the router ID
 		}),
 		register(s, s.namespaces, func(a, b *corev1.Namespace) bool { return maps.Equal(a.Labels, b.Labels) }),
 		register(s, s.pools, func(a, b *v1beta1.IPAddressPool) bool {
 			return maps.Equal(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && config.SamePoolSettings(a, b)
 		}),
 		register(s, s.ads, func(a, b *v1beta1.L2Advertisement) bool { return equal(a.Spec, b.Spec) }),
+		register(s, s.peers, func(a, b *v1beta2.BGPPeer) bool { return equal(a.Spec, b.Spec) }),
+		register(s, s.bgpAds, func(a, b *v1beta1.BGPAdvertisement) bool { return equal(a.Spec, b.Spec) }),
+		register(s, s.bfdProfiles, func(a, b *v1beta1.BFDProfile) bool { return equal(a.Spec, b.Spec) }),
+		register(s, s.communities, func(a, b *v1beta1.Community) bool { return equal(a.Spec, b.Spec) }),
+		register(s, s.secrets, func(a, b *corev1.Secret) bool { return equal(a.Data, b.Data) && a.Type == b.Type }),
 	)
 }
 

@@ -353,7 +353,7 @@ func (m *model) recall(req Request, pools []*Pool, reserved bool) (string, []net
 			}
 		}
 	}
-	var mixed, single, mixedIn, singleIn = []netip.Addr(nil), []netip.Addr(nil), "", ""
+	mixed, single, mixedIn, singleIn := []netip.Addr(nil), []netip.Addr(nil), "", ""
 	asked := map[string]bool{}
 	for _, k := range mine {
 		p := m.poolOf(k)

@@ -48,5 +48,6 @@
 // nothing for link-local peers: a password with a zone or an interface is refused.
 // It stores what peers send, although it uses nothing of it. A peer that is
 // closed while it does not read holds its server until the write runs into the
-// hold time. On IPv6 each prefix takes an UPDATE even at the start.
+// hold time. On IPv6 each prefix takes an UPDATE even at the start. A neighbour that
+// is closed in the moment in which its OPEN arrives leaves a goroutine.
 package gobgp

@@ -141,6 +141,13 @@ func (s *session) failed(reason string, fatal bool) {
 	signal(s.wake)
 }
 
+// opening reports whether the two sides are negotiating.
+func (s *session) opening() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fsm.state == bgp.Opening
+}
+
 // forget drops what the server before has said.
 func (s *session) forget() {
 	s.mu.Lock()

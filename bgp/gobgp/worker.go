@@ -15,6 +15,8 @@ const (
 	// lookEvery is how often a worker looks at what nobody tells it of: password
 	// files, counters, addresses of links.
 	lookEvery = 5 * time.Second
+	// settleTime is more than the exchange of two messages takes.
+	settleTime = 200 * time.Millisecond
 	// minPause and maxPause bound the pause after a session could not be started.
 	minPause, maxPause = time.Second, 30 * time.Second
 )
@@ -186,6 +188,7 @@ func (w *worker) close(ctx context.Context, why error) error {
 	// The end of ctx is what the session is closed for.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout+time.Second)
 	defer cancel()
+	w.settle(ctx)
 	w.collect(ctx)
 	inst := w.inst
 	w.inst = nil
@@ -210,6 +213,23 @@ func (w *worker) close(ctx context.Context, why error) error {
 		s.State, s.Negotiated, s.Announced, s.Withheld, s.WithheldReason = bgp.Connecting, bgp.Negotiated{}, 0, 0, ""
 	})
 	return err
+}
+
+// settle waits a moment for a session that is just being opened: GoBGP leaves a
+// goroutine behind when it deletes a neighbour whose OPEN it has not read yet.
+func (w *worker) settle(ctx context.Context) {
+	timer := time.NewTimer(settleTime)
+	defer timer.Stop()
+	defer signal(w.wake)
+	for w.opening() {
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // hold closes the session and says why it is not tried.

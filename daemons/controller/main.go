@@ -141,9 +141,10 @@ func serve(ctx context.Context, flags controllerFlags, log *slog.Logger) error {
 			Store: status.ConfigurationStates(kube.MetalLB(), kube.Namespace()), Name: "controller",
 			Labels: map[string]string{status.LabelComponent: "controller"}, Condition: status.ConditionController, Logger: log,
 		})
-		prune := status.NewPrune(status.ServiceL2Statuses(kube.MetalLB(), kube.Namespace()), log)
-		cfg.OnConfiguration, cfg.OnNodes = state.Set, prune.Set
-		runs = append(runs, state.Run, prune.Run)
+		l2 := status.NewPrune(status.ServiceL2Statuses(kube.MetalLB(), kube.Namespace()), log)
+		bgp := status.NewPrune(status.ServiceBGPStatuses(kube.MetalLB(), kube.Namespace()), log)
+		cfg.OnConfiguration, cfg.OnNodes = state.Set, func(nodes map[string]struct{}) { l2.Set(nodes); bgp.Set(nodes) }
+		runs = append(runs, state.Run, l2.Run, bgp.Run)
 	}
 	ctrl, err := controller.New(cfg)
 	if err != nil {

@@ -194,10 +194,21 @@ func TestRights(t *testing.T) {
 		expand([]string{"get", "list", "watch", "create", "delete"}, "metallb.io/configurationstates ["+metallbSystem+"]", "metallb.io/servicel2statuses ["+metallbSystem+"]"),
 		expand([]string{"update"}, "metallb.io/configurationstates/status ["+metallbSystem+"]", "metallb.io/servicel2statuses/status ["+metallbSystem+"]"))
 	common = slices.Concat(common, statuses)
+	own := func(things ...string) (out []string) {
+		for _, thing := range things {
+			out = append(out, thing+" ["+metallbSystem+"]")
+		}
+		return out
+	}
+	bgp := slices.Concat(
+		expand(read, own("metallb.io/bgppeers", "metallb.io/bgpadvertisements", "metallb.io/bfdprofiles", "metallb.io/communities", "secrets")...),
+		expand([]string{"get", "list", "watch", "create", "delete"}, own("metallb.io/servicebgpstatuses")...),
+		expand([]string{"update"}, own("metallb.io/servicebgpstatuses/status")...))
 	tests := map[string][]string{
 		"controller": slices.Concat(common, expand(write, "services/status", "metallb.io/ipaddresspools/status ["+metallbSystem+"]"), lease,
-			[]string{"create secrets [" + metallbSystem + "]", "get secrets [" + metallbSystem + "]", "get apps/deployments [" + metallbSystem + "]"}),
-		"speaker": slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), expand([]string{"get", "list"}, "pods ["+metallbSystem+"]")),
+			[]string{"create secrets [" + metallbSystem + "]", "get secrets [" + metallbSystem + "]", "get apps/deployments [" + metallbSystem + "]"},
+			expand([]string{"get", "list", "watch", "delete"}, own("metallb.io/servicebgpstatuses")...)),
+		"speaker": slices.Concat(common, expand(read, "discovery.k8s.io/endpointslices"), expand([]string{"get", "list"}, own("pods")...), bgp),
 	}
 	for account, want := range tests {
 		t.Run(account, func(t *testing.T) { assert.ElementsMatch(t, want, rights(t, account)) })

@@ -1,4 +1,5 @@
-// Command speaker announces, on one node, the Service addresses that this node is elected for. It needs CAP_NET_RAW.
+// Command speaker announces, on one node, the Service addresses that this node is elected for on the LAN, and those that it
+// tells routers of by BGP. It needs CAP_NET_RAW.
 //
 // It reads from an API server or, with --manifests, from a directory of YAML manifests. --help lists the flags,
 // docs/operating.md explains them.
@@ -19,14 +20,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/heraldlb/herald/announce"
 	"github.com/heraldlb/herald/daemons/internal/daemon"
 	"github.com/heraldlb/herald/k8sadapter/metrics"
 	"github.com/heraldlb/herald/k8sadapter/source"
 	"github.com/heraldlb/herald/k8sadapter/speaker"
-	"github.com/heraldlb/herald/k8sadapter/status"
 	"github.com/heraldlb/herald/membership"
 )
 
@@ -44,6 +43,7 @@ const component = "metallb-speaker"
 type speakerFlags struct {
 	daemon.Flags
 	gossip        daemon.GossipFlags
+	bgp           daemon.BGPFlags
 	node, members string
 	podName       string
 	runDir        string
@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	flags.Register(fs)
 	flags.gossip.Register(fs)
+	flags.bgp.Register(fs)
 	fs.StringVar(&flags.node, "node-name", os.Getenv("METALLB_NODE_NAME"), "`NAME` of this node (env METALLB_NODE_NAME)")
 	fs.StringVar(&flags.podName, "pod-name", os.Getenv("METALLB_POD_NAME"), "`NAME` of this pod, the owner of its status objects (env METALLB_POD_NAME)")
 	fs.StringVar(&flags.runDir, "run-dir", "", "`DIR` that outlives this process, to remember how often it started: a node that keeps coming back waits (default: off)")
@@ -153,25 +154,22 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	routers, err := flags.bgp.Engine(log)
+	if err != nil {
+		return err
+	}
 	cfg := speaker.Config{
-		Node: flags.node, Source: src, Announcer: ann, LBClass: flags.LBClass, IgnoreExclude: flags.ignoreExclude, Logger: log,
+		Node: flags.node, Source: src, Announcer: ann, BGP: routers, LBClass: flags.LBClass, IgnoreExclude: flags.ignoreExclude, Logger: log,
 	}
 	if cluster != nil {
 		cfg.Membership, cfg.HeldUntil = cluster, daemon.HeldUntil(flags.runDir, flags.node, time.Now(), log)
 	}
-	var runs []func(context.Context) error // the status objects, in a cluster
+	runs := []func(context.Context) error{src.Run, ann.Run, routers.Run}
+	if cluster != nil {
+		runs = append(runs, cluster.Run)
+	}
 	if kube, ok := src.(*source.Kube); ok {
-		owner := daemon.Owner(ctx, kube, flags.podName, log)
-		state := status.NewConfiguration(status.ConfigurationConfig{
-			Store: status.ConfigurationStates(kube.MetalLB(), kube.Namespace()), Name: "speaker-" + flags.node, Owner: owner,
-			Labels:    map[string]string{status.LabelComponent: "speaker", status.LabelNodeName: flags.node},
-			Condition: status.ConditionSpeaker, Logger: log,
-		})
-		l2 := status.NewLayer2(status.Layer2Config{
-			Store: status.ServiceL2Statuses(kube.MetalLB(), kube.Namespace()), Node: flags.node, Owner: owner, Logger: log,
-		})
-		cfg.OnConfiguration, cfg.OnAnnounced = state.Set, l2.Set
-		runs = append(runs, state.Run, l2.Run)
+		runs = append(runs, daemon.SpeakerStatuses(ctx, kube, flags.podName, &cfg, log)...)
 	}
 	spk, err := speaker.New(cfg)
 	if err != nil {
@@ -180,7 +178,7 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		metrics.Layer2(ann.Stats), metrics.Announcements(spk.Announced), metrics.Orphans(func() uint64 { return spk.Stats().Orphans }),
+		metrics.Layer2(ann.Stats), metrics.BGP(spk.BGPSessions), metrics.Announcements(spk.Announced), metrics.Orphans(func() uint64 { return spk.Stats().Orphans }),
 		metrics.Client(func() metrics.Updates {
 			s := spk.Stats()
 			return metrics.Updates{Updates: s.Updates, Errors: s.UpdateErrors, Loaded: s.ConfigLoaded, Stale: s.ConfigStale}
@@ -192,31 +190,14 @@ func serve(ctx context.Context, flags speakerFlags, log *slog.Logger) error {
 		return err
 	}
 
-	// What runs is cancelled only after the speaker has drained, or when something fails.
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	g, running := errgroup.WithContext(running)
 	for _, l := range listeners {
-		g.Go(func() error { return l.Serve(running) })
+		runs = append(runs, l.Serve)
 	}
-	runs = append(runs, src.Run, ann.Run, spk.Run)
-	if cluster != nil {
-		runs = append(runs, cluster.Run)
+	drain := func(ctx context.Context) {
+		log.Info("leaving")
+		spk.Drain(ctx)
 	}
-	for _, run := range runs {
-		g.Go(func() error { return run(running) })
-	}
-	g.Go(func() error {
-		select {
-		case <-ctx.Done():
-			log.Info("leaving")
-			spk.Drain(running)
-			stop()
-		case <-running.Done():
-		}
-		return nil
-	})
-	if err := g.Wait(); err != nil {
+	if err := daemon.Run(ctx, drain, append(runs, spk.Run)...); err != nil {
 		return err
 	}
 	log.Info("stopped", "daemon", "speaker")

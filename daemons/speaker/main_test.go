@@ -193,6 +193,9 @@ func TestBadStarts(t *testing.T) {
 		args []string
 		says []string
 	}{
+		"FRR":            {append(base, "--node-name", "kw-01", "--bgp-type", "frr"), []string{"--bgp-type frr", "METALLB_BGP_TYPE", "gobgp"}},
+		"FRR elsewhere":  {append(base, "--node-name", "kw-01", "--bgp-type", "frr-k8s"), []string{"--bgp-type frr-k8s"}},
+		"unknown engine": {append(base, "--node-name", "kw-01", "--bgp-type", "bird"), []string{`"bird"`, "native"}},
 		"no node name":   {base, []string{"--node-name", "METALLB_NODE_NAME"}},
 		"missing secret": {append(base, "--node-name", "kw-01", "--ml-bindaddr", "127.0.0.1", "--ml-secret-key-path", "/nowhere"), []string{"/nowhere/secretkey", "--ml-secret-key-path"}},
 		"bound port": {

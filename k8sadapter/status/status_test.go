@@ -256,7 +256,7 @@ func TestLayer2(t *testing.T) {
 			all := store.all()
 			require.Len(t, all, 3)
 			assert.Equal(t, foreign, all["l2-other"], "another node's is not touched")
-			api := all[nameFor("n1", service("api"))]
+			api := all[nameFor("l2-", "n1", service("api"))]
 			assert.Equal(t, v1beta1.ServiceL2StatusStatus{
 				Node: "n1", ServiceName: "api", ServiceNamespace: "shop",
 				Interfaces: []v1beta1.InterfaceInfo{{Name: "eth0"}, {Name: "eth1"}},
@@ -277,9 +277,9 @@ func TestLayer2(t *testing.T) {
 			}
 			assert.Equal(t, writes+2+50*2+49, store.count(), "one creation, one status and one deletion a move")
 
-			store.edit(func(m map[string]*v1beta1.ServiceL2Status) { delete(m, nameFor("n1", service("web"))) })
+			store.edit(func(m map[string]*v1beta1.ServiceL2Status) { delete(m, nameFor("l2-", "n1", service("web"))) })
 			settle()
-			assert.Contains(t, store.all(), nameFor("n1", service("web")))
+			assert.Contains(t, store.all(), nameFor("l2-", "n1", service("web")))
 
 			store.mu.Lock()
 			store.fail = true

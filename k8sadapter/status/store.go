@@ -53,6 +53,14 @@ func ServiceL2Statuses(client rest.Interface, namespace string) Store[*v1beta1.S
 	}
 }
 
+// ServiceBGPStatuses returns the store of ServiceBGPStatuses behind a REST client of metallb.io/v1beta1.
+func ServiceBGPStatuses(client rest.Interface, namespace string) Store[*v1beta1.ServiceBGPStatus] {
+	return restStore[*v1beta1.ServiceBGPStatus]{
+		client, namespace, "servicebgpstatuses",
+		func() *v1beta1.ServiceBGPStatus { return &v1beta1.ServiceBGPStatus{} },
+	}
+}
+
 func (s restStore[T]) ListerWatcher(selector string) cache.ListerWatcher {
 	return cache.NewFilteredListWatchFromClient(s.client, s.resource, s.namespace, func(o *metav1.ListOptions) { o.LabelSelector = selector })
 }

@@ -167,7 +167,8 @@ func (a *Allocator) answer(w *wish, cur *holding, from *pool, addrs []netip.Addr
 		return placement{}, fmt.Errorf("%w: it is in pool %q", ErrNotInPool, p.Name)
 	}
 	for _, addr := range addrs {
-		if t := a.held[FamilyOf(addr).index()][number(addr)]; t.alone != cur || t.slot != nil && !t.slot.onlyHas(cur) {
+		t := a.held[FamilyOf(addr).index()][number(addr)]
+		if t.alone != nil && t.alone != cur || t.slot != nil && !t.slot.onlyHas(cur) {
 			return placement{}, &ConflictError{Addr: addr, Holder: t.firstOther(cur), Reason: ReasonBusy}
 		}
 	}

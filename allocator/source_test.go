@@ -113,6 +113,13 @@ func TestObtain(t *testing.T) {
 	require.NoError(t, a.Settle(ctx))
 	assert.Len(t, src.given, 1)
 
+	// Who holds an address of ranges can move to one of the source.
+	as, err = a.Obtain(ctx, want("c", from("dhcp")))
+	require.NoError(t, err)
+	assert.Equal(t, "dhcp", as.Pool)
+	a.Release("c")
+	require.NoError(t, a.Settle(ctx))
+
 	// A restart, an edit, the end.
 	fresh := newTest(t, pools...)
 	_, err = fresh.Adopt(Request{Owner: "b", Claim: "dhcp"}, src.given["b"])
@@ -168,11 +175,12 @@ func TestObtainSlowly(t *testing.T) {
 		a := newTest(t, Pool{Name: "dhcp", Source: src}, Pool{Name: "p", Ranges: mustRanges(t, "10.44.0.0/30"), Manual: true})
 		start := time.Now()
 		var wg sync.WaitGroup
-		for i := range 3 {
+		for range 3 {
 			wg.Go(func() {
 				as, err := a.Obtain(t.Context(), want("a"))
 				assert.NoError(t, err)
-				assert.Equal(t, addrs("192.0.2.1"), as.Addrs, "call %d", i)
+				held, _ := a.Get("a")
+				assert.Equal(t, held, as)
 			})
 		}
 		wg.Go(func() {

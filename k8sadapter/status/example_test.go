@@ -37,8 +37,8 @@ func (p printer) Delete(_ context.Context, obj *v1beta1.ServiceL2Status) error {
 
 func (p printer) ListerWatcher(string) cache.ListerWatcher {
 	return empty{&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return &metav1.List{}, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &metav1.List{}, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}}
 }
 

@@ -55,11 +55,13 @@ func (f *BGPFlags) Engine(log *slog.Logger) (*BGPEngine, error) {
 // Run runs the engine until ctx is done. A peer that could not be told of the end is no failure of the daemon.
 func (e *BGPEngine) Run(ctx context.Context) error {
 	err := e.Engine.Run(ctx)
-	if err != nil && ctx.Err() != nil {
-		e.log.Warn("some peers could not be told of the end", "error", err)
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	if err != nil {
+		e.log.Warn("some peers could not be told of the end", "error", err)
+	}
+	return nil
 }
 
 var _ bgp.Engine = (*BGPEngine)(nil)

@@ -126,4 +126,6 @@ func TestManyServices(t *testing.T) {
 	t.Logf("requests of the controller that wrote: %v", writes)
 	assert.LessOrEqual(t, writes["patch services/status"], count+count/10, "one write for each, and what the kill cut off")
 	controller.Stop(t)
+	cpu, rss := controller.Usage(t)
+	t.Logf("the controller since its restart: %v of CPU time, %d MiB at the most", cpu, rss>>20)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +149,16 @@ func (d *Daemon) Stop(t testing.TB) {
 func (d *Daemon) Kill(t testing.TB) {
 	t.Helper()
 	require.NoError(t, d.process.kill())
+}
+
+// Usage returns what a daemon that was stopped took: CPU time, and the most
+// memory that it held, in bytes.
+func (d *Daemon) Usage(t testing.TB) (cpu time.Duration, rss int64) {
+	t.Helper()
+	state := d.process.cmd.ProcessState
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	require.True(t, ok, "%T", state.SysUsage())
+	return state.UserTime() + state.SystemTime(), usage.Maxrss * 1024
 }
 
 // Log returns what the daemon wrote so far.

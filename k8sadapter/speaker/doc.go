@@ -9,6 +9,12 @@
 // Services that share an address form a group with one election: its key is the lowest first address of the group, its
 // candidates are those of every member. So all nodes that see the same inputs elect the same one, whatever is shared.
 //
+// # Routers
+//
+// By BGP every node that may announce does; there is no election, and nothing of layer 2 matters to it. The routes of all
+// Services go into one table, so that an aggregate stays as long as one of them needs it, and from there, with the peers of
+// the node, to the Routers of the Config.
+//
 // # Level, not edge
 //
 // Each change of an object, a member or a link leads to a new Snapshot, and the announcer is told the whole desired

@@ -17,7 +17,7 @@ func TestParseOptionsDefaults(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	assert.Equal(t, &options{
-		nodes: 3, mode: modeKill,
+		nodes: 3, mode: modeKill, profile: "lan",
 		controller: filepath.Join(filepath.Dir(self), "controller"),
 		speaker:    filepath.Join(filepath.Dir(self), "speaker"),
 	}, o)

@@ -5,6 +5,7 @@
 package gobgp
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -18,6 +19,10 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	netnstest.Isolate()
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil { // they wait far more than they compute
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, gobgpLeaves()...)
 }
 

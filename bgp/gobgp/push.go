@@ -69,7 +69,7 @@ func (w *worker) push(ctx context.Context) (more bool, err error) {
 			w.announced++
 		}
 	}
-	w.report()
+	w.report("")
 	return true, nil
 }
 
@@ -110,8 +110,8 @@ func (w *worker) decide(p netip.Prefix, routes []bgp.Route) {
 	}
 }
 
-// report puts what is announced into the status.
-func (w *worker) report() {
+// report puts what the worker knows into the status; an empty state is no news.
+func (w *worker) report(state bgp.State) {
 	why := ""
 	for _, reason := range w.withheld {
 		why = max(why, reason) // the same for whatever order
@@ -121,6 +121,10 @@ func (w *worker) report() {
 		announced = len(w.held)
 	}
 	w.edit(func(s *bgp.Session) {
+		if state != "" {
+			s.State = state
+		}
+		s.Negotiated = w.negot
 		s.Announced, s.Withheld, s.WithheldReason = announced, len(w.withheld), why
 		s.Counters = w.counters()
 	})

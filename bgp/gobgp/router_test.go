@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"text/template"
 	"time"
@@ -172,23 +171,25 @@ func need(t testing.TB, program, debian string) string {
 	return ""
 }
 
-// daemon starts a program in a namespace and ends it with the test.
+// daemon starts a program in a namespace and ends it with the test. It is the child
+// of a shell that reads from this process, so that it ends with this process too,
+// even if that is killed.
 func daemon(t *testing.T, ns *netnstest.NS, dir, path string, args ...string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(dir, filepath.Base(path)+".out"))
 	require.NoError(t, err)
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `"$@" </dev/null & read _; kill $!; wait $!`, "sh", path}, args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	lifeline, err := cmd.StdinPipe()
+	require.NoError(t, err)
 	require.NoError(t, ns.Do(cmd.Start))
 	t.Cleanup(func() {
 		if text, err := os.ReadFile(filepath.Join(dir, "bird.log")); err == nil && t.Failed() {
 			t.Logf("BIRD's log:\n%s", tail(text))
 		}
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		timer.Stop()
-		out.Close()
+		_ = lifeline.Close()
+		_ = cmd.Wait() // the status is that of a process that was told to end
+		_ = out.Close()
 		if t.Failed() {
 			text, _ := os.ReadFile(out.Name())
 			t.Logf("%s said:\n%s", path, tail(text))

@@ -293,13 +293,7 @@ func (w *worker) look(ctx context.Context, due bool) error {
 			return err
 		}
 	}
-	w.edit(func(s *bgp.Session) {
-		if ev.state != "" {
-			s.State = ev.state
-		}
-		s.Negotiated = w.negot
-	})
-	w.report()
+	w.report(ev.state)
 	return nil
 }
 

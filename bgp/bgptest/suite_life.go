@@ -91,7 +91,7 @@ func gracefulRestart(s *suite) {
 	if got := s.session("router", "established", isEstablished).Negotiated; !got.GracefulRestart || got.PeerRestartTime != bgp.DefaultRestartTime {
 		s.Errorf("negotiated %+v", got)
 	}
-	if o := router.Open(); !o.GracefulRestart || o.RestartTime != 77 {
+	if o := router.Open(); !o.GracefulRestart || o.RestartTime != 77 || !o.RestartState { // the process has just started
 		s.Errorf("OPEN %+v", o)
 	}
 	router.Wait(s.T, "End-of-RIB", func(v View) bool { return endOfRIB(v.Events(), 1) })

@@ -488,6 +488,7 @@ func TestSocketsFail(t *testing.T) {
 				a, stopA := run(t, bfd.Config{Transport: f, Logger: slog.New(slog.NewTextHandler(&log, nil))}, toB)
 				b, stopB := run(t, bfd.Config{Transport: nw.Host(addr(textB))}, fast(textA))
 				time.Sleep(time.Minute)
+				synctest.Wait() // a try may be due in this very moment
 				require.ErrorIs(t, only(t, a).Err, broken)
 				require.NotEqual(t, bfd.Up, only(t, a).State)
 				require.Equal(t, bfd.Down, only(t, b).State, "nothing was sent")

@@ -207,28 +207,14 @@ func (s *Speaker) Run(ctx context.Context) error {
 	if err := s.watch(); err != nil {
 		return fmt.Errorf("speaker: register for changes: %w", err)
 	}
-	informers := []cache.SharedIndexInformer{
-		s.services, s.endpoints, s.nodes, s.namespaces, s.pools, s.ads, s.peers, s.bgpAds, s.bfdProfiles, s.communities, s.secrets,
-	}
-	done := make(chan struct{})
-	ended := make(chan struct{}, len(informers))
-	for _, inf := range informers {
-		go func() {
-			inf.Run(done)
-			ended <- struct{}{}
-		}()
-	}
+	watching, end := context.WithCancel(source.WithKlog(ctx, s.log))
+	wait, ok := source.RunInformers(watching,
+		s.services, s.endpoints, s.nodes, s.namespaces, s.pools, s.ads, s.peers, s.bgpAds, s.bfdProfiles, s.communities, s.secrets)
 	defer func() {
-		close(done)
-		for range informers {
-			<-ended
-		}
+		end()
+		wait()
 	}()
-	synced := make([]cache.InformerSynced, len(informers))
-	for i, inf := range informers {
-		synced[i] = inf.HasSynced
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !ok {
 		return nil
 	}
 	defer func() { _ = s.cfg.Announcer.SetAddrs(nil) }() // nothing to refuse in an empty list
@@ -337,7 +323,7 @@ func (s *Speaker) meet(members []membership.Member) (newcomer bool) {
 
 func (s *Speaker) members() []membership.Member {
 	if s.cfg.Membership == nil {
-		return NodeMembers(listed[*corev1.Node](s.nodes), time.Now())
+		return NodeMembers(source.Listed[*corev1.Node](s.nodes), time.Now())
 	}
 	return s.cfg.Membership.Members()
 }
@@ -389,23 +375,23 @@ func (s *Speaker) snapshot() Snapshot {
 	snap := Snapshot{
 		Self: s.cfg.Node, LBClass: s.cfg.LBClass, IgnoreExclude: s.cfg.IgnoreExclude,
 		Config: s.store.Update(config.Objects{
-			Pools:            listed[*v1beta1.IPAddressPool](s.pools),
-			L2Advertisements: listed[*v1beta1.L2Advertisement](s.ads),
-			Namespaces:       listed[*corev1.Namespace](s.namespaces),
+			Pools:            source.Listed[*v1beta1.IPAddressPool](s.pools),
+			L2Advertisements: source.Listed[*v1beta1.L2Advertisement](s.ads),
+			Namespaces:       source.Listed[*corev1.Namespace](s.namespaces),
 
-			BGPPeers:          listed[*v1beta2.BGPPeer](s.peers),
-			BGPAdvertisements: listed[*v1beta1.BGPAdvertisement](s.bgpAds),
-			BFDProfiles:       listed[*v1beta1.BFDProfile](s.bfdProfiles),
-			Communities:       listed[*v1beta1.Community](s.communities),
-			Secrets:           listed[*corev1.Secret](s.secrets),
-			Nodes:             listed[*corev1.Node](s.nodes),
+			BGPPeers:          source.Listed[*v1beta2.BGPPeer](s.peers),
+			BGPAdvertisements: source.Listed[*v1beta1.BGPAdvertisement](s.bgpAds),
+			BFDProfiles:       source.Listed[*v1beta1.BFDProfile](s.bfdProfiles),
+			Communities:       source.Listed[*v1beta1.Community](s.communities),
+			Secrets:           source.Listed[*corev1.Secret](s.secrets),
+			Nodes:             source.Listed[*corev1.Node](s.nodes),
 		}),
 		Nodes:    make(map[string]*corev1.Node),
 		Members:  s.members(),
-		Services: listed[*corev1.Service](s.services),
-		Slices:   slicesByService(listed[*discoveryv1.EndpointSlice](s.endpoints)),
+		Services: source.Listed[*corev1.Service](s.services),
+		Slices:   slicesByService(source.Listed[*discoveryv1.EndpointSlice](s.endpoints)),
 	}
-	for _, n := range listed[*corev1.Node](s.nodes) {
+	for _, n := range source.Listed[*corev1.Node](s.nodes) {
 		snap.Nodes[n.Name] = n
 	}
 	return snap
